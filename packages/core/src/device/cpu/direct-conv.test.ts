@@ -31,6 +31,12 @@ const grouped: Case[] = [
   { groups: 34, each: [1, 1], size: [9, 20], kernel: [3, 3], stride: 2, padding: 1 },
   { groups: 16, each: [1, 1], size: [11, 41], kernel: [2, 9], stride: 3, padding: 2, dilation: 2 },
   { groups: 16, each: [1, 1], size: [3, 4], kernel: [7, 7], padding: 3 },
+  { groups: 12, each: [1, 1], size: [9, 21], kernel: [7, 7], padding: 3 },
+  { groups: 5, each: [1, 1], size: [6, 11], kernel: [3, 3], stride: 2, padding: 1 },
+  { groups: 4, each: [1, 1], size: [1, 1], kernel: [3, 3], padding: 1 },
+  { groups: 40, each: [1, 1], size: [5, 9], kernel: [3, 3], padding: 1 },
+  { groups: 3, each: [4, 2], size: [5, 6], kernel: [3, 3], padding: 1 },
+  { groups: 7, each: [1, 3], size: [4, 9], kernel: [2, 3], padding: 1, dilation: 2 },
 ];
 const packed: Case[] = [
   { groups: 1, each: [3, 5], size: [6, 21], kernel: [3, 2], padding: 1 },

@@ -5,6 +5,7 @@ import { isSmallProduct } from "../../cost/index.js";
 import { type DType, type GraphFn, type Node, numel, WeftError } from "../../graph/index.js";
 import { convRoles } from "../../ops/index.js";
 import type { CompileOptions } from "../contract.js";
+import { fitsInPlace } from "./attention.js";
 import { processorHas } from "./compiler.js";
 import { type Extension, extensionOf } from "./native-units.js";
 import { writeProgram } from "./program.js";
@@ -41,6 +42,17 @@ function halfMatmul({ shape, dtype, inputs: [a] }: Node<"matmul">): boolean {
 /** Groups of fewer channels are direct loops in float32. */
 const enoughChannels = 16;
 
+/** Whether direct loops of the library read and write bfloat16 numbers: `is_grouped` and `is_planes` of native/conv-grouped.h. */
+function loopsOfHalves(node: Node<"conv">): boolean {
+  const { x, w } = convRoles(node);
+  const { kind, groups, channelsLast, stride } = node.attrs;
+  const channels = x.shape[channelsLast ? x.shape.length - 1 : 1];
+  const [ins, outs] = [channels / groups, w.shape[0] / groups];
+  if (node.dtype !== "bfloat16" || (kind === "input" && stride.some((n) => n !== 1))) return false;
+  if (channelsLast) return ins <= 4 && outs <= 4 && channels >= 4 && w.shape[0] >= 4;
+  return ins <= 8 && outs <= 8 && (groups > 1 || (x.shape[0] > 1 && ins * outs <= 16));
+}
+
 /** The code takes every geometry. */
 const conv: ConvSupport = {
   supports: () => true,
@@ -50,6 +62,7 @@ const conv: ConvSupport = {
     const { x, w } = convRoles(node);
     const { groups, channelsLast } = node.attrs;
     const channels = x.shape[channelsLast ? x.shape.length - 1 : 1];
+    if (loopsOfHalves(node)) return false;
     const isWide = groups === 1 || Math.min(channels, w.shape[0]) >= groups * enoughChannels;
     return !hasProducts(node.dtype) || !isWide;
   },
@@ -69,6 +82,7 @@ export const cpuSchedule = (fn: GraphFn, { donated, constants = new Map() }: Com
     conv,
     halfMatmul,
     selects: () => true,
+    customFits: fitsInPlace,
     scans: (dtype) => scanned.has(dtype),
     lanes: { constants },
   });

@@ -25,7 +25,7 @@ const bfloat = (values: readonly number[], shape: number[]): Tensor =>
   weft.tensor([...values], { shape, dtype: "float32" }).cast("bfloat16");
 const read = (t: Tensor): number[] => Array.from(t.cast("float64").dataSync(), Number);
 
-/** Rows, depth and columns: edges of strips (8, 16, 32, 48, 64), of pairs, and of what is packed at once (768, 192 and 384). */
+/** Rows, depth and columns: edges of strips (4, 8, 16, 32, 48, 64), of pairs, and of what is packed at once (768, 192 and 384). */
 const sizes: [number, number, number][] = [
   [2, 1, 2],
   [7, 2, 3],
@@ -40,6 +40,11 @@ const sizes: [number, number, number][] = [
   [10, 769, 20],
   [200, 1537, 5],
   [2, 800, 400],
+  [33, 65, 33],
+  [100, 64, 8],
+  [49, 31, 13],
+  [65, 900, 16],
+  [12, 20, 96],
 ];
 
 /** The transposed matrix of one with so many columns. */

@@ -2,7 +2,7 @@
 // one call into C. Each device has its own number of threads and cores.
 import { freemem, totalmem } from "node:os";
 import koffi from "koffi";
-import { bytesOf, checkOptions, type GraphFn, numel, WeftError } from "../../graph/index.js";
+import { bytesOf, checkOptions, type GraphFn, type Node, numel, WeftError } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import {
   type CompileOptions,
@@ -21,6 +21,7 @@ import {
 } from "../contract.js";
 import { Lifetime } from "../executable-lru.js";
 import { arena } from "../group/index.js";
+import { hasAttentionKernel } from "./attention.js";
 import { availableMemory } from "./available-memory.js";
 import { findCompiler } from "./compiler.js";
 import { defaultThreads, maySpin } from "./cores.js";
@@ -351,6 +352,10 @@ export class CpuDevice implements Device {
   /** The generated C source of a function. */
   source(fn: GraphFn, options: CompileOptions = {}): string {
     return writeProgram(cpuSchedule(fn, options)).units.join("\n");
+  }
+
+  supportsCustomKernel(node: Node<"custom">): boolean {
+    return hasAttentionKernel(node);
   }
 
   programMemory(fn: GraphFn, options: CompileOptions): ProgramMemory {

@@ -113,12 +113,16 @@ const convUnits = (): string[] => [
 
 const fftUnits = (): string[] => [nativeSource("cpu/native/fft.c"), ...typed("cpu/native/fft-typed.c", ["s", "d"])];
 
+const attentionUnits = (): string[] => [nativeSource("cpu/native/attention.c")];
+
 /** Libraries of rarer ops, and the ops that need them. */
-const extensionUnits = { linalg: linalgUnits, conv: convUnits, fft: fftUnits };
+const extensionUnits = { linalg: linalgUnits, conv: convUnits, fft: fftUnits, attention: attentionUnits };
 export type Extension = keyof typeof extensionUnits;
 export const extensions = Object.keys(extensionUnits) as readonly Extension[];
 export const unitsOf = (extension: Extension): string[] => extensionUnits[extension]();
 
 /** The library that an op needs beside the runtime; null if none. */
-export const extensionOf = (op: OpName): Extension | null =>
-  op === "conv" || op === "fft" ? op : factorizationOps.has(op) ? "linalg" : null;
+export function extensionOf(op: OpName): Extension | null {
+  if (op === "custom") return "attention";
+  return op === "conv" || op === "fft" ? op : factorizationOps.has(op) ? "linalg" : null;
+}

@@ -19,6 +19,7 @@ import {
   mergeBatch,
   type Schedule,
   type ScheduleStep,
+  type Strided,
   storageType,
   tallyLanes,
   whole,
@@ -37,6 +38,7 @@ import {
 } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
+import { attentionCall, attentionProduct } from "./attention.js";
 import { libraryCall } from "./library-calls.js";
 import { withPrelude } from "./native-units.js";
 
@@ -127,7 +129,12 @@ class ProgramWriter {
     if (numel(node.shape) === 0 && node.outputs === null) return null;
     const info: KernelInfo = { name: libraryName(node), kind: "library", ...opCost(node) };
     info.work = this.#libraryWork(plan, node);
-    const text = step.matrices !== null ? this.#matmul(plan, step, info) : this.#library(plan, node);
+    const text =
+      step.matrices !== null
+        ? this.#matmul(plan, step, info)
+        : isOp(node, "custom")
+          ? this.#attention(plan, node, step.operands!)
+          : this.#library(plan, node);
     this.#note(info);
     return text;
   }
@@ -170,6 +177,7 @@ class ProgramWriter {
     } else if (node.op === "updateSlice") work.touches.splice(0);
     else if (node.op === "cumsum") work.ops = { strided: numel(node.shape) };
     else if (node.op === "argsort") work.ops = { lookup: flops };
+    else if (isOp(node, "custom")) work.product = attentionProduct(node);
     else if (node.op !== "matmul") work.linalg = flops;
     return work;
   }
@@ -283,6 +291,13 @@ class ProgramWriter {
       `for (long r = 0; r < ${m}; r += ${panel}) { const long rows = r + ${panel} < ${m} ? ${panel} : ${m} - r; ` +
       `${call("rows", offset(place(a), ars), offset(target, n))} ${finish.call(`r * ${perRow}`, `rows * ${perRow}`)} }`
     );
+  }
+
+  #attention(plan: Schedule, node: Node<"custom">, operands: readonly Strided[]): string {
+    return attentionCall(node, operands, {
+      input: (i) => this.#at(plan, operands[i].node),
+      output: (i) => this.#at(plan, node, i),
+    });
   }
 
   #library(plan: Schedule, node: Node): string {
@@ -477,7 +492,7 @@ function libraryName(node: Node): string {
   if (isOp(node, "cumsum") && node.attrs.fn !== undefined) return `cum${node.attrs.fn}_${dims}`;
   return node.op === "matmul"
     ? `gemm_${dims}_${node.inputs[1].shape[node.inputs[1].shape.length - 1]}`
-    : `${node.op}_${dims}`;
+    : `${isOp(node, "custom") ? "attention" : node.op}_${dims}`;
 }
 
 /** One product per index; sizes and strides are constants, so that all loops unroll. */

@@ -9,10 +9,17 @@ import {
   type Node,
   numel,
   type Precision,
-  type Shape,
 } from "../../graph/index.js";
-import { differentiableOperands, droppedOf, keptScale } from "../../ops/index.js";
+import { droppedOf, keptScale } from "../../ops/index.js";
 import { seesEverywhere } from "../../transform/index.js";
+import {
+  type AttentionShape,
+  attentionOf,
+  attentionShape,
+  givesMaskGradient,
+  mergedBatch,
+  operandPlaces,
+} from "../attention-operands.js";
 import type { AttentionSupport } from "../contract.js";
 import type { AttentionPlaces, CudnnAttentionCall, HeadStrides } from "./cudnn-attention.js";
 
@@ -20,41 +27,6 @@ import type { AttentionPlaces, CudnnAttentionCall, HeadStrides } from "./cudnn-a
 const maxSize = (dtype: DType): number => (isHalf(dtype) ? 256 : 128);
 const rowsPerBlock = 64;
 const threads = 128;
-
-/** Length, heads and size of queries and of keys; everything before is the batch. */
-interface AttentionShape {
-  batch: number;
-  heads: number;
-  /** Heads of keys and values. */
-  shared: number;
-  queries: number;
-  keys: number;
-  size: number;
-  dtype: DType;
-}
-
-export const attentionOf = (node: Node): AttentionKernel | null =>
-  node.op === "custom" ? ((node as Node<"custom">).attrs.kernel ?? null) : null;
-
-function shapeOf(node: Node, kernel: AttentionKernel): AttentionShape {
-  const [first, second] = node.inputs;
-  const tail = kernel.packed ? 4 : 3;
-  const [heads, size] = first.shape.slice(-2);
-  const queries = first.shape[first.shape.length - tail];
-  return {
-    batch: numel(first.shape.slice(0, -tail)),
-    heads,
-    shared: kernel.packed ? heads : second.shape[second.shape.length - 2],
-    queries,
-    keys: kernel.packed ? queries : second.shape[second.shape.length - 3],
-    size,
-    dtype: first.dtype,
-  };
-}
-
-/** Whether a backward pass stores the gradient of an added mask. */
-const givesMaskGradient = (kernel: AttentionKernel): boolean =>
-  kernel.gradient && differentiableOperands(kernel) > (kernel.packed ? 1 : 3);
 
 const paddedSize = (size: number): number => Math.ceil(size / 16) * 16;
 const modes: Record<Precision, number> = { float32: 0, tf32: 1, bfloat16: 2, float16: 3 };
@@ -88,7 +60,7 @@ function sharedMemory(
 export function canFuse(node: Node<"custom">, gpu: AttentionSupport): boolean {
   const { kernel } = node.attrs;
   if (kernel === undefined) return false;
-  const shape = shapeOf(node, kernel);
+  const shape = attentionShape(node, kernel);
   const precision = precisionOf(shape, kernel, gpu.precision);
   if (shape.dtype !== "float32" && !isHalf(shape.dtype)) return false;
   if (shape.size > maxSize(shape.dtype) || shape.batch * shape.heads * shape.queries * shape.keys === 0) return false;
@@ -136,68 +108,11 @@ function singleQuery({ batch, heads, shared, queries, keys, size, dtype }: Atten
 export function attentionWorkspace(node: Node): number {
   const kernel = attentionOf(node);
   if (kernel === null) return 0;
-  const shape = shapeOf(node, kernel);
+  const shape = attentionShape(node, kernel);
   const { batch, heads, queries, size } = shape;
   if (kernel.gradient) return batch * heads * queries * 8;
   const { parts = 1 } = singleQuery(shape, kernel) ?? {};
   return parts > 1 ? batch * heads * parts * (size + 2) * 4 : 0;
-}
-
-/** Where element [b, h, row, 0] of an operand lies: strides in elements. */
-interface Place {
-  batch: number;
-  row: number;
-  head: number;
-  offset: number;
-}
-
-/** The batch axes of an operand as one stride; null where they are none. */
-function mergedBatch(shape: Shape, strides: readonly number[]): number | null {
-  let [stride, span] = [0, 1];
-  for (let i = shape.length - 1; i >= 0; i--) {
-    if (shape[i] === 1) continue;
-    if (span === 1) stride = strides[i];
-    else if (strides[i] !== stride * span) return null;
-    span *= shape[i];
-  }
-  return stride;
-}
-
-/** Queries, keys, values and the like: [...batch, length, heads, size], or a part of [...batch, length, 3, heads, size]. */
-function placeOf({ strides, offset }: Strided, shape: Shape, part: number | null): Place | null {
-  const tail = part === null ? 3 : 4;
-  const n = shape.length;
-  const batch = mergedBatch(shape.slice(0, n - tail), strides);
-  if (batch === null || (strides[n - 1] !== 1 && shape[n - 1] > 1)) return null;
-  return {
-    batch,
-    row: strides[n - tail],
-    head: strides[n - 2],
-    offset: offset + (part === null ? 0 : part * strides[n - 3]),
-  };
-}
-
-const contiguous = (shape: Shape): number[] => {
-  const strides = shape.map(() => 1);
-  for (let i = shape.length - 2; i >= 0; i--) strides[i] = strides[i + 1] * shape[i + 1];
-  return strides;
-};
-const ownMemory = (shape: Shape): Strided => ({ node: null as never, strides: contiguous(shape), offset: 0 });
-
-/** An operand of a fused kernel must lie so that a batch, a row and a head have one stride each. */
-export function fitsAttention(kernel: AttentionKernel, index: number, strided: Strided, shape: Shape): boolean {
-  const tensors = kernel.packed ? 1 : 3;
-  if (index < tensors) return placeOf(strided, shape, kernel.packed ? 0 : null) !== null;
-  const hasMask = kernel.mask !== "none";
-  if (hasMask && kernel.mask !== "segments" && index === tensors)
-    return mergedBatch(shape.slice(0, -3), strided.strides) !== null;
-  const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
-  // Segment ids and keys.
-  if (index < extras)
-    return strided.strides.at(-1) === 1 && mergedBatch(shape.slice(0, -1), strided.strides.slice(0, -1)) !== null;
-  // The result and its cotangent are read by rows; the log-sums and bits lie as the forward kernel left them.
-  const cotangent = extras + 2 + (kernel.dropout > 0 ? 1 : 0);
-  return (index !== extras && index !== cotangent) || placeOf(strided, shape, null) !== null;
 }
 
 export interface AttentionCall {
@@ -218,33 +133,11 @@ const elementNames: Partial<Record<DType, [string, string]>> = {
   float16: ["uint16_t", "w_att_f16"],
 };
 
-/** Operands and results in memory. */
-function placesOf(node: Node, operands: readonly Strided[]): Record<PlaceName, Place> {
-  const kernel = attentionOf(node)!;
-  const shape = shapeOf(node, kernel);
-  const part = (i: number): Place =>
-    placeOf(operands[kernel.packed ? 0 : i], node.inputs[kernel.packed ? 0 : i].shape, kernel.packed ? i : null)!;
-  const extras = (kernel.packed ? 1 : 3) + (kernel.mask === "none" ? 0 : 1) + (kernel.dropout > 0 ? 1 : 0);
-  const resultShape = kernel.packed
-    ? [...node.inputs[0].shape.slice(0, -3), shape.heads, shape.size]
-    : [...node.inputs[0].shape];
-  const out = kernel.gradient
-    ? placeOf(operands[extras], resultShape, null)!
-    : placeOf(ownMemory(resultShape), resultShape, null)!;
-  const g = kernel.gradient ? placeOf(operands[operands.length - 1], resultShape, null)! : out;
-  const gradient = (i: number): Place => {
-    const like = node.inputs[kernel.packed ? 0 : i].shape;
-    return placeOf(ownMemory(like), like, kernel.packed ? i : null)!;
-  };
-  return { q: part(0), k: part(1), v: part(2), out, g, dq: gradient(0), dk: gradient(1), dv: gradient(2) };
-}
-type PlaceName = "q" | "k" | "v" | "out" | "g" | "dq" | "dk" | "dv";
-
 /** The call for cuDNN; null where its kernels do not compute the same. */
 export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAttentionCall | null {
   const kernel = attentionOf(node)!;
   const { gradient, scale, lower, upper, mask, dropout } = kernel;
-  const shape = shapeOf(node, kernel);
+  const shape = attentionShape(node, kernel);
   // cuDNN gives no zeros for queries that see nothing.
   const sees = seesEverywhere(kernel, shape.queries, shape.keys);
   if (dropout > 0 || !isHalf(shape.dtype) || !sees || givesMaskGradient(kernel)) return null;
@@ -252,7 +145,7 @@ export function cudnnCallOf(node: Node, operands: readonly Strided[]): CudnnAtte
   if (mask !== "none" && bias === null) return null;
   // Its gradients are wrong where all queries add the same numbers.
   if (gradient && bias && bias.dims[2] < shape.queries) return null;
-  const places = Object.entries(placesOf(node, operands)).filter(
+  const places = Object.entries(operandPlaces(node, operands)).filter(
     ([name]) => gradient || ["q", "k", "v", "out"].includes(name),
   );
   if (places.some(([, place]) => place.offset % 8 !== 0)) return null;
@@ -296,7 +189,7 @@ function oneQuery(call: CudnnAttentionCall): CudnnAttentionCall {
 /** The constants and kernels of a call; operands as they lie in memory. */
 export function attentionCall(node: Node, operands: readonly Strided[], fallback: Precision): AttentionCall {
   const kernel = attentionOf(node)!;
-  const shape = shapeOf(node, kernel);
+  const shape = attentionShape(node, kernel);
   const precision = precisionOf(shape, kernel, fallback);
   const mode = modes[precision];
   const [element, access] = elementNames[shape.dtype]!;
@@ -304,7 +197,7 @@ export function attentionCall(node: Node, operands: readonly Strided[], fallback
   const hasMask = kernel.mask !== "none";
   const [addedElement, addedAccess] = elementNames[kernel.mask === "float" ? node.inputs[tensors].dtype : "float32"]!;
   const extras = tensors + (hasMask ? 1 : 0) + (kernel.dropout > 0 ? 1 : 0);
-  const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
+  const { q, k, v, out, g, dq, dk, dv } = operandPlaces(node, operands);
   const mask = hasMask ? operands[tensors] : null;
   const maskShape = hasMask ? node.inputs[tensors].shape : [];
   const isDense = mask !== null && kernel.mask !== "segments";
@@ -434,7 +327,7 @@ function singleCall(
 
 /** Element offsets of the places in `buffers`, as attentionArguments takes them. */
 export const attentionOffsets = (node: Node, operands: readonly Strided[]): number[] => {
-  const { q, k, v, out, g, dq, dk, dv } = placesOf(node, operands);
+  const { q, k, v, out, g, dq, dk, dv } = operandPlaces(node, operands);
   return [q, k, v, out, g, dq, dk, dv].map((p) => p.offset);
 };
 

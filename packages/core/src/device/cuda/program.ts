@@ -26,8 +26,9 @@ import {
   stridesOf,
 } from "../../graph/index.js";
 import { type ReferenceRule, referenceRules, type Value } from "../../ops/index.js";
+import { attentionOf } from "../attention-operands.js";
 import type { KernelInfo } from "../contract.js";
-import { attentionArguments, attentionOf, attentionOffsets, attentionPlaces, cudnnCallOf } from "./attention.js";
+import { attentionArguments, attentionOffsets, attentionPlaces, cudnnCallOf } from "./attention.js";
 import { stagedCollective } from "./collective.js";
 import { CudaBuffer, type CudaContext } from "./context.js";
 import type { Convolutions } from "./convolution.js";

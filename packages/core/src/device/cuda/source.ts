@@ -12,7 +12,8 @@ import {
   type ScheduleStep,
 } from "../../compile/index.js";
 import type { Precision } from "../../graph/index.js";
-import { type AttentionCall, attentionCall, attentionOf, attentionWorkspace, fitsAttention } from "./attention.js";
+import { attentionOf, fitsAttention } from "../attention-operands.js";
+import { type AttentionCall, attentionCall, attentionWorkspace } from "./attention.js";
 import { preludeFor } from "./prelude.js";
 import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
 import { scanSortWorkspace, scans, selectsPlaces, sumsNarrow } from "./scan-sort.js";

@@ -53,6 +53,8 @@ typedef struct {
   void (*slices)(w_kernel fn, void* const* p, long from, long count, long grain, int threads);
   /* The numbers of the call that runs and of the one that is to end early; another thread writes the second. */
   const volatile int32_t* stop;
+  /* The description and the operands are those of attention.c. */
+  int (*attention)(const int64_t* description, double scale, void* const* operands, int threads);
 } weft_runtime;
 
 /* What a library of rarer ops exports as weft_extend: it fills in its entries of the table. */

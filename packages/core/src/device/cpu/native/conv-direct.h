@@ -84,23 +84,33 @@ static void turn_taps(void* const* p, long lo, long hi) {
     }
 }
 
+/* "count" results of a line and of all channels, which lie "pitch" apart in a panel and "pixels" apart in the result. */
+#define SPREAD_LINE(T)                                                                                                 \
+  for (long k = 0; k < o; k++) {                                                                                       \
+    const T* restrict from = (const T*)panel + k * pitch;                                                              \
+    T* restrict to = (T*)out + k * pixels;                                                                             \
+    for (long q = 0; q < count; q++) to[q * apart] = from[q];                                                          \
+  }
+static void spread_line(const char* panel, long pitch, char* out, long pixels, long o, long count, long apart,
+                        long size) {
+  if (size == 4) SPREAD_LINE(float)
+  else SPREAD_LINE(uint16_t)
+}
+
 /* Puts a panel of results [positions, outputs], or [outputs, positions], in its places. */
 static void spread_panel(const direct_conv* h, long n, long first, long count, const char* panel) {
   const conv_job* j = h->j;
   const long o = h->outputs, size = sizes[j->s->dtype], pixels = wc_volume(h->to);
-  for (long q = 0; q < count; q++) {
+  for (long q = 0, length; q < count; q += length) {
     const long i2 = (first + q) % h->y[2], i1 = (first + q) / h->y[2] % h->y[1], i0 = (first + q) / h->y[2] / h->y[1];
     const long row = (h->rest[0] + h->apart[0] * i0) * h->to[1] + h->rest[1] + h->apart[1] * i1;
     const long at = row * h->to[2] + h->rest[2] + h->apart[2] * i2;
-    if (j->s->last) {
-      memcpy(j->out + (n * pixels + at) * o * size, panel + q * o * size, o * size);
-      continue;
-    }
-    if (size == 2)
-      for (long k = 0; k < o; k++)
-        ((uint16_t*)j->out)[(n * o + k) * pixels + at] = ((const uint16_t*)panel)[k * count + q];
+    length = least(h->y[2] - i2, count - q);
+    if (j->s->last)
+      for (long i = 0; i < length; i++)
+        memcpy(j->out + (n * pixels + at + i * h->apart[2]) * o * size, panel + (q + i) * o * size, o * size);
     else
-      for (long k = 0; k < o; k++) ((float*)j->out)[(n * o + k) * pixels + at] = ((const float*)panel)[k * count + q];
+      spread_line(panel + q * size, count, j->out + (n * o * pixels + at) * size, pixels, o, length, h->apart[2], size);
   }
 }
 

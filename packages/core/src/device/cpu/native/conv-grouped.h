@@ -1,7 +1,8 @@
 // Depthwise convolutions, and those with few channels per group, of real numbers: direct loops whose sums stay in registers. Part of
 // conv-typed.c. Channels last, a vector is several channels of a pixel; where groups have more than one channel, each result channel has
-// a copy of every channel that it reads ("parts"), so that all of them are depthwise. Channels first, see conv-planes.h. bfloat16 numbers
-// are widened to float32 while they are copied; results are rounded once.
+// a copy of every channel that it reads ("parts"), so that all of them are depthwise. Channels that do not fill a vector have lanes beside
+// them whose numbers nobody reads. Channels first, see conv-planes.h. bfloat16 numbers are widened to float32 while they are copied;
+// results are rounded once.
 #pragma once
 
 typedef T TYPED(vec) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
@@ -51,16 +52,54 @@ ALWAYS void TYPED(put)(const wc_shape* s, void* to, long at, T value) {
   else ((T*)to)[at] = value;
 }
 
+/* Pixels [first, first + count) of "total" with "own" channels each, to places that are "pitch" apart, and back. What does not fill a
+   vector is copied with what follows it, where that is in memory too: later pixels write it again. */
+ALWAYS void TYPED(spread)(const wc_shape* s, const void* from, long first, long count, long total, long own, T* to,
+                          long pitch) {
+  if (pitch == own) {
+    TYPED(widen)(s, from, first * own, count * own, to);
+    return;
+  }
+  for (long p = 0; p < count; p++)
+    for (long v = 0; v < own; v += LANES) {
+      const long at = (first + p) * own + v;
+      TYPED(widen)(s, from, at,
+                   at + LANES <= total * own ? LANES
+                   : own - v < LANES         ? own - v
+                                             : LANES,
+                   to + p * pitch + v);
+    }
+}
+ALWAYS void TYPED(gather_part)(const wc_shape* s, const T* from, void* to, long at, long count) {
+  if (IS_HALF(s))
+    for (long i = 0; i < count; i++) ((uint16_t*)to)[at + i] = w_to_bfloat((float)from[i]);
+  else
+    for (long i = 0; i < count; i++) ((T*)to)[at + i] = from[i];
+}
+static void TYPED(gather)(const wc_shape* s, const T* from, long pitch, void* to, long first, long count, long own) {
+  if (pitch == own) {
+    TYPED(gather_part)(s, from, to, first * own, count * own);
+    return;
+  }
+  const long end = (first + count) * own;
+  for (long p = 0; p < count; p++)
+    for (long v = 0; v < own; v += LANES) {
+      const long at = (first + p) * own + v;
+      if (at + LANES <= end) TYPED(gather_part)(s, from + p * pitch + v, to, at, LANES);
+      else TYPED(gather_part)(s, from + p * pitch + v, to, at, own - v < LANES ? own - v : LANES);
+    }
+}
+
 /* Result i of an axis reads place a * i + b * k + c of the source for tap k. */
 typedef struct {
   long from[3], to[3], taps[3], a[3], b[3], c[3];
-  long channels, parts;
+  long channels, parts; /* whole vectors of channels */
 } TYPED(geometry);
 
 static TYPED(geometry) TYPED(geometry_of)(const wc_shape* s) {
   const int back = s->kind == 1;
   const long in = s->c / s->groups, out = s->o / s->groups;
-  TYPED(geometry) g = {.channels = back ? s->c : s->o, .parts = back ? out : in};
+  TYPED(geometry) g = {.channels = ((back ? s->c : s->o) + LANES - 1) / LANES * LANES, .parts = back ? out : in};
   for (int i = 0; i < 3; i++) {
     g.from[i] = back ? s->y[i] : s->x[i];
     g.to[i] = back ? s->x[i] : s->y[i];
@@ -125,7 +164,10 @@ ALWAYS void TYPED(line_tile)(const TYPED(geometry) * g, const T* x, const T* w, 
       TYPED(vec) taps[7];
       UNROLL for (int t = 0; t < k; t++) taps[t] = *(const TYPED(vec)*)(line + (back ? k - 1 - t : t) * c);
       UNROLL for (int q = 0; q < pixels + k - 1; q++) {
-        const TYPED(vec) value = *(const TYPED(vec)*)(from + q * c);
+        const TYPED(vec) value = *(const TYPED(vec)*)from;
+        from += c;
+        /* One pointer that moves: as many as there are places would not fit into registers. */
+        __asm__("" : "+r"(from));
         UNROLL for (int p = 0; p < pixels; p++) if (q >= p && q < p + k) sums[p] += taps[q - p] * value;
       }
     }
@@ -134,7 +176,7 @@ ALWAYS void TYPED(line_tile)(const TYPED(geometry) * g, const T* x, const T* w, 
 }
 /* All vectors of "pixels" neighbors. */
 #define LINE_TILES(pixels, k)                                                                                          \
-  for (long v = 0; v < whole; v += LANES) TYPED(line_tile)(g, x + v, w + v, to + v, i, pixels, k)
+  for (long v = 0; v < c; v += LANES) TYPED(line_tile)(g, x + v, w + v, to + v, i, pixels, k)
 #define LINE_PIXELS(pixels)                                                                                            \
   do {                                                                                                                 \
     if (g->taps[2] == 3) LINE_TILES(pixels, 3);                                                                        \
@@ -145,26 +187,9 @@ static int TYPED(has_lines)(const TYPED(geometry) * g) {
   const long k = g->taps[2], b = g->b[2];
   return g->parts == 1 && g->a[2] == 1 && (b == 1 || b == -1) && (k == 3 || k == 5 || k == 7);
 }
-/* The channels from "first" on that do not fill a vector, of one pixel. */
-static void TYPED(rest)(const TYPED(geometry) * g, const T* x, const T* w, T* y, const long i[3], long first) {
-  const long c = g->channels, each = c * g->parts;
-  for (long channel = first; channel < c; channel++) y[channel] = 0;
-  for (long k0 = 0; k0 < g->taps[0]; k0++)
-    for (long k1 = 0; k1 < g->taps[1]; k1++)
-      for (long k2 = 0; k2 < g->taps[2]; k2++) {
-        const long x0 = g->a[0] * i[0] + g->b[0] * k0 + g->c[0], x1 = g->a[1] * i[1] + g->b[1] * k1 + g->c[1];
-        const long x2 = g->a[2] * i[2] + g->b[2] * k2 + g->c[2];
-        if (x0 < 0 || x0 >= g->from[0] || x1 < 0 || x1 >= g->from[1] || x2 < 0 || x2 >= g->from[2]) continue;
-        const T* from = x + ((x0 * g->from[1] + x1) * g->from[2] + x2) * each;
-        const T* taps = w + ((k0 * g->taps[1] + k1) * g->taps[2] + k2) * each;
-        for (long part = 0; part < g->parts; part++)
-          for (long channel = first; channel < c; channel++)
-            y[channel] += taps[part * c + channel] * from[part * c + channel];
-      }
-}
 /* Rows [low, high) of the result of one image. */
 static void TYPED(image_rows)(const TYPED(geometry) * g, const T* x, const T* w, T* y, long low, long high) {
-  const long c = g->channels, whole = c / LANES * LANES;
+  const long c = g->channels;
   long inner, outer;
   TYPED(interior)(g, 2, &inner, &outer);
   const int lines = TYPED(has_lines)(g);
@@ -177,21 +202,17 @@ static void TYPED(image_rows)(const TYPED(geometry) * g, const T* x, const T* w,
         const int pixels = at + 8 <= outer ? 8 : 4;
         if (pixels == 8) LINE_PIXELS(8);
         else LINE_PIXELS(4);
-        for (long p = 0; p < pixels && whole < c; p++)
-          TYPED(rest)(g, x, w, to + p * c, (const long[3]){i[0], i[1], at + p}, whole);
         at += pixels;
         continue;
       }
-      for (long v = 0; v < whole;) {
-        const int two = v + 2 * LANES <= whole;
+      for (long v = 0; v < c;) {
+        const int two = v + 2 * LANES <= c;
         if (four && two) TYPED(tile)(g, x + v, w + v, to + v, i, 4, 2, 0);
         else if (four) TYPED(tile)(g, x + v, w + v, to + v, i, 4, 1, 0);
         else if (two) TYPED(tile)(g, x + v, w + v, to + v, i, 1, 2, 1);
         else TYPED(tile)(g, x + v, w + v, to + v, i, 1, 1, 1);
         v += (two ? 2 : 1) * LANES;
       }
-      for (long p = 0; p < (four ? 4 : 1) && whole < c; p++)
-        TYPED(rest)(g, x, w, to + p * c, (const long[3]){i[0], i[1], at + p}, whole);
       at += four ? 4 : 1;
     }
 }
@@ -252,6 +273,16 @@ static void TYPED(image_taps)(const TYPED(geometry) * g, const T* x, T* w, const
         }
 }
 
+/* Memory of a thread, aligned as vectors are, which stays: its pages are touched once. NULL where there is none. */
+static T* TYPED(stay)(long count) {
+  static __thread T* memory;
+  static __thread long have;
+  if (have >= count) return memory;
+  free(memory);
+  have = posix_memalign((void**)&memory, 64, count * sizeof(T)) ? 0 : count;
+  return have ? memory : (memory = NULL);
+}
+
 typedef struct {
   const wc_shape* s;
   TYPED(geometry) g;
@@ -269,7 +300,7 @@ static void TYPED(parted)(const wc_shape* s, const TYPED(geometry) * g, const vo
   const long c = g->channels, parts = g->parts, own = back ? s->o : s->c;
   const long each = back ? s->c / s->groups : s->o / s->groups;
   if (s->c == s->groups && s->o == s->groups) {
-    TYPED(widen)(s, image, first * own, count * own, copy);
+    TYPED(spread)(s, image, first, count, s->n * wc_volume(g->from), own, copy, c);
     return;
   }
   for (long p = 0; p < count; p++)
@@ -286,20 +317,19 @@ static void TYPED(tap_items)(void* const* p, long lo, long hi) {
   const wc_shape* s = j->s;
   const TYPED(geometry)* g = &j->g;
   const long pixels = wc_volume(g->from), positions = wc_volume(g->to), c = g->channels, vectors = c / LANES;
-  const int copies = IS_HALF(s) || s->c != s->groups || s->o != s->groups;
-  T* x = copies ? malloc((pixels * g->parts + positions) * c * sizeof(T) + 64) : NULL;
+  const int copies = IS_HALF(s) || s->c != s->groups || s->o != c;
+  T* x = copies ? TYPED(stay)((pixels * g->parts + positions) * c) : NULL;
   if (copies && !x) atomic_store(&j->failed, 1);
   for (long item = lo; item < hi && (x || !copies); item++)
     for (long n = 0; n < s->n; n++) {
       const T *from = (const T*)j->from + n * pixels * s->c, *y = (const T*)j->y + n * positions * c;
       if (copies) {
         TYPED(parted)(s, g, j->from, n * pixels, pixels, x);
-        TYPED(widen)(s, j->y, n * positions * c, positions * c, x + pixels * g->parts * c);
+        TYPED(spread)(s, j->y, n * positions, positions, s->n * positions, s->o, x + pixels * g->parts * c, c);
         from = x, y = x + pixels * g->parts * c;
       }
       TYPED(image_taps)(g, from, j->w, y, vectors * item / j->pieces * LANES, vectors * (item + 1) / j->pieces * LANES);
     }
-  free(x);
 }
 /* Bands of rows of images. A band is computed from a copy of the rows that it reads, whose ends are padded with zeros, so that nothing is
    tested along a row. */
@@ -315,10 +345,17 @@ static void TYPED(band_items)(void* const* p, long lo, long hi) {
   const long before = left > 0 ? left : 0, pitch = all->from[2] + before + (right > 0 ? right : 0);
   const long most = (step + j->pieces - 1) / j->pieces, span = all->a[axis] * (most - 1) + labs(reach) + 1;
   const long rows = span < all->from[axis] ? span : all->from[axis], lines = axis == 0 ? rows * all->from[1] : rows;
-  T* copy = calloc(lines * pitch * all->parts * c + LANES, sizeof(T));
-  T* sums = IS_HALF(s) ? malloc(most * each * c * sizeof(T)) : NULL;
-  if (!copy || (IS_HALF(s) && !sums)) atomic_store(&j->failed, 1);
-  else
+  const long own = s->kind == 1 ? s->c : s->o, place = all->parts * c, room = lines * pitch * place;
+  const int apart = IS_HALF(s) || own != c;
+  T* copy = TYPED(stay)(room + (apart ? most * each * c : 0));
+  T* sums = apart && copy ? copy + room : NULL;
+  if (!copy) atomic_store(&j->failed, 1);
+  else {
+    for (long line = 0; line < lines; line++) {
+      memset(copy + line * pitch * place, 0, before * place * sizeof(T));
+      memset(copy + (line * pitch + before + all->from[2]) * place, 0,
+             (pitch - before - all->from[2]) * place * sizeof(T));
+    }
     for (long item = lo; item < hi; item++) {
       const long n = item / j->pieces, piece = item % j->pieces;
       const long low = step * piece / j->pieces, high = step * (piece + 1) / j->pieces;
@@ -336,20 +373,17 @@ static void TYPED(band_items)(void* const* p, long lo, long hi) {
       for (long line = 0; line < g.from[axis] * inner; line++)
         TYPED(parted)(s, all, j->from, ((n * all->from[0] * all->from[1]) + first * inner + line) * all->from[2],
                       all->from[2], copy + (line * pitch + before) * all->parts * c);
-      const long at = (n * wc_volume(all->to) + low * each) * c, count = (high - low) * each * c;
-      T* to = sums ? sums : (T*)j->to + at;
-      TYPED(image_rows)(&g, copy, j->w, to, 0, g.to[0] * g.to[1]);
-      if (sums) TYPED(narrow)(sums, j->to, at, count);
+      const long at = n * wc_volume(all->to) + low * each;
+      TYPED(image_rows)(&g, copy, j->w, sums ? sums : (T*)j->to + at * c, 0, g.to[0] * g.to[1]);
+      if (sums) TYPED(gather)(s, sums, c, j->to, at, (high - low) * each, own);
     }
-  free(copy);
-  free(sums);
+  }
 }
 /* Whether these loops are for a convolution: channels last. */
 static int TYPED(is_grouped)(const wc_shape* s) {
   const long in = s->c / s->groups, out = s->o / s->groups;
-  if (!s->last || in > 4 || out > 4) return 0;
-  if (s->kind == 1) return s->c >= LANES && s->stride[0] * s->stride[1] * s->stride[2] == 1;
-  return s->kind == 2 ? s->o % LANES == 0 : s->o >= LANES;
+  if (!s->last || in > 4 || out > 4 || s->o < 4 || s->c < 4) return 0;
+  return s->kind != 1 || s->stride[0] * s->stride[1] * s->stride[2] == 1;
 }
 /* Elements of the rows of a band: most of them stay in the second-level cache. */
 #define BAND (1L << 17)
@@ -358,13 +392,14 @@ static int TYPED(grouped)(const wc_shape* s, const void* x, void* w, const void*
   TYPED(grouped_job) job = {.s = s, .g = TYPED(geometry_of)(s), .from = s->kind == 1 ? y : x, .y = y, .to = to};
   const TYPED(geometry)* g = &job.g;
   const long c = g->channels, parts = g->parts, taps = wc_volume(s->k), in = s->c / s->groups, out = s->o / s->groups;
-  T* turned = job.w = malloc(taps * parts * c * sizeof(T));
+  const long own = s->kind == 1 ? s->c : s->o;
+  T* turned = job.w = calloc(taps * parts * c, sizeof(T));
   if (!turned) return 1;
   /* In memory, a result channel of the weight has the channels of its group for every tap; a copy has result channels last. */
 #define EACH_TAP(statement)                                                                                            \
   for (long k = 0; k < taps; k++)                                                                                      \
     for (long part = 0; part < parts; part++)                                                                          \
-      for (long i = 0; i < c; i++) {                                                                                   \
+      for (long i = 0; i < own; i++) {                                                                                 \
         const long o = s->kind == 1 ? i / in * out + part : i, inside = s->kind == 1 ? i % in : part;                  \
         T* here = turned + (k * parts + part) * c + i;                                                                 \
         const long there = (o * taps + k) * in + inside;                                                               \
@@ -372,7 +407,6 @@ static int TYPED(grouped)(const wc_shape* s, const void* x, void* w, const void*
       }
   if (s->kind == 2) {
     const long vectors = c / LANES;
-    memset(turned, 0, taps * parts * c * sizeof(T));
     job.pieces = vectors < threads ? vectors : threads;
     wx_share(TYPED(tap_items), (void*[]){&job}, job.pieces, threads, work);
     EACH_TAP(TYPED(put)(s, w, there, *here))

@@ -27,6 +27,7 @@ typedef struct {
   long crs;
   int write;
   int singles; /* for pairs_gemm: lines are float32 numbers, counted in halves; c too, and write is not HALF_ROUND */
+  int turned;  /* inside pairs_gemm: element (i, j) of the product lies at c[j * crs + i] */
 } half_product;
 
 /* Elements of a row that are packed at once, and rows and columns of a block whose sums wait in memory for the next ones: what is packed

@@ -101,6 +101,55 @@ typedef struct {
   int first, last;
 } pairs_strip;
 
+/* Stores what a strip of a transposed product has become: up to eight neighbors of every row of c. */
+PAIRS_INLINE void pairs_turn(const half_product* h, const pairs_strip* t, const __m512 sums[16][3], int rows,
+                             int vectors) {
+  const long count = t->rows < rows ? t->rows : rows;
+  if (h->write != HALF_ROUND) {
+    float plain[8][48];
+    for (int i = 0; i < rows; i++)
+      for (int j = 0; j < vectors; j++) _mm512_storeu_ps(plain[i] + 16 * j, sums[i][j]);
+    for (long q = 0; q < t->columns; q++)
+      for (long i = 0; i < count; i++) {
+        float* to = (float*)h->c + (t->j + q) * h->crs + t->i + i;
+        *to = h->write == HALF_ADD ? *to + plain[i][q] : plain[i][q];
+      }
+    return;
+  }
+  const __mmask8 mask = (__mmask8)first_lanes(count);
+#pragma GCC unroll 3
+  for (int j = 0; j < vectors; j++) {
+    __m256i r[8], s[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) r[i] = i < rows ? (__m256i)_mm512_cvtneps_pbh(sums[i][j]) : _mm256_setzero_si256();
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+      s[2 * i] = _mm256_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
+      s[2 * i + 1] = _mm256_unpackhi_epi16(r[2 * i], r[2 * i + 1]);
+    }
+#pragma GCC unroll 2
+    for (int i = 0; i < 2; i++)
+#pragma GCC unroll 2
+      for (int k = 0; k < 2; k++) {
+        r[4 * i + 2 * k] = _mm256_unpacklo_epi32(s[4 * i + k], s[4 * i + 2 + k]);
+        r[4 * i + 2 * k + 1] = _mm256_unpackhi_epi32(s[4 * i + k], s[4 * i + 2 + k]);
+      }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+      s[2 * k] = _mm256_unpacklo_epi64(r[k], r[4 + k]);
+      s[2 * k + 1] = _mm256_unpackhi_epi64(r[k], r[4 + k]);
+    }
+    uint16_t* to = (uint16_t*)h->c + (t->j + 16 * j) * h->crs + t->i;
+    const long columns = t->columns - 16 * j;
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; q++)
+      if (q < columns) _mm_mask_storeu_epi16(to + q * h->crs, mask, _mm256_castsi256_si128(s[q]));
+#pragma GCC unroll 8
+    for (int q = 0; q < 8; q++)
+      if (q + 8 < columns) _mm_mask_storeu_epi16(to + (q + 8) * h->crs, mask, _mm256_extracti128_si256(s[q], 1));
+  }
+}
+
 /* Packed rows come in sixteens. */
 PAIRS_INLINE void pairs_tile(const half_product* h, const pairs_strip* t, int rows, int vectors, int singles) {
   __m512 sums[16][3];
@@ -121,6 +170,18 @@ PAIRS_INLINE void pairs_tile(const half_product* h, const pairs_strip* t, int ro
         sums[i][j] =
             singles ? _mm512_fmadd_ps((__m512)x, (__m512)y[j], sums[i][j]) : _mm512_dpbf16_ps(sums[i][j], x, y[j]);
     }
+  }
+  if (h->turned) {
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 3
+      for (int j = 0; j < vectors; j++) {
+        float* held = t->held + i * HALF_WIDTH + 16 * j;
+        if (!t->first) sums[i][j] = _mm512_add_ps(sums[i][j], _mm512_loadu_ps(held));
+        if (!t->last) _mm512_storeu_ps(held, sums[i][j]);
+      }
+    if (t->last && !singles) pairs_turn(h, t, sums, rows, vectors);
+    return;
   }
   const int plain = !singles && t->first && t->last && h->write == HALF_ROUND;
   const __mmask16 edge = (__mmask16)first_lanes(t->columns - 16 * (vectors - 1));
@@ -149,13 +210,25 @@ PAIRS_INLINE void pairs_tile(const half_product* h, const pairs_strip* t, int ro
   }
 }
 
+/* Products with a few columns and many rows: the transposed one has vectors of rows. */
+static int pairs_turns(const half_product* h) {
+  return !h->singles && !h->turned && !h->rows && !h->columns && h->n <= 16 && h->m >= 32;
+}
+
 /* Not 0 where it was computed; 0 without memory. */
-static PAIRS_TARGET int pairs_gemm(const half_product* h) {
+static PAIRS_TARGET int pairs_gemm(const half_product* given) {
+  half_product other = *given;
+  if (pairs_turns(given)) {
+    other.m = given->n, other.n = given->m, other.turned = 1;
+    other.a = given->b, other.ars = given->bcs, other.acs = given->brs;
+    other.b = given->a, other.brs = given->acs, other.bcs = given->ars;
+  }
+  const half_product* h = &other;
   uint32_t* left = (uint32_t*)half_memory();
   if (!left) return 0;
   uint32_t* right = left + HALF_PANEL;
   float* held = (float*)(right + HALF_DEPTH / 2 * HALF_STRIP);
-  const int whole = h->k <= HALF_DEPTH, tall = h->n <= 16;
+  const int whole = h->k <= HALF_DEPTH, tall = h->n <= 16 && !h->turned;
   const long deep = h->k < 2 ? 1 : (h->k + 1) / 2;
   const long block = whole ? HALF_PANEL / deep / 16 * 16 : HALF_BLOCK, wide = whole ? h->n : HALF_WIDTH;
   for (long i0 = 0; i0 < h->m; i0 += block)
@@ -184,6 +257,8 @@ static PAIRS_TARGET int pairs_gemm(const half_product* h) {
             t.held = held + (t.i - i0) * HALF_WIDTH + (t.j - j0);
 #define TILE(rows, vectors) (h->singles ? pairs_tile(h, &t, rows, vectors, 1) : pairs_tile(h, &t, rows, vectors, 0))
             if (tall) TILE(16, 1);
+            else if (t.rows <= 4 && t.columns > 32) TILE(4, 3);
+            else if (t.rows <= 4 && t.columns > 16) TILE(4, 2);
             else if (t.columns > 32) TILE(8, 3);
             else if (t.columns > 16) TILE(8, 2);
             else TILE(8, 1);
