@@ -4,7 +4,7 @@ import { BodyPrinter, EmitScope } from "./body.js";
 import { type EmittedKernel, initial, isArg, isFloatKind, maxSharedLines, unpackIndex } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
 import type { LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
+import { type CValue, computeType, literal, selectText, storeText, wrapText } from "./scalar.js";
 
 /** Columns of a block. */
 const columnBlock = 256;
@@ -54,7 +54,7 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
     const store = kernel.stores[i];
     const total = (k: number): string =>
       isArg(r)
-        ? `i${name}[${at}]`
+        ? `(int32_t)i${name}[${at}]`
         : isFlushed
           ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
           : mayBeNan
@@ -137,6 +137,9 @@ function reducedLoops(
   ];
 }
 
+/** The type of places beside elements of a type: vectors of both have as many lanes. */
+const placeType = (type: string): string => (type === "double" || type.includes("64") ? "int64_t" : "int32_t");
+
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
   const a = `${name}0[${at}]`;
   if (value.length === 2) {
@@ -148,12 +151,17 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   }
   const [v] = value;
   if (isArg(r)) {
-    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers.
-    const isNan = isFloatKind(r.argument.dtype) ? ` | ((${v} != ${v}) & (${a} == ${a}))` : "";
+    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers. Selects of
+    // bits, because compilers do not vectorize the branches that they make of others.
+    const order = r.fn === "argmax" ? [">", "<="] : ["<", ">="];
+    const isBetter = isFloatKind(r.argument.dtype)
+      ? `!(${v} ${order[1]} ${a}) & (${a} == ${a})`
+      : `${v} ${order[0]} ${a}`;
+    const place = placeType(type);
     return [
-      `{ const int w = (${v} ${r.fn === "argmax" ? ">" : "<"} ${a})${isNan};`,
-      `i${name}[${at}] = w ? (int32_t)(${r.position.print()}) : i${name}[${at}];`,
-      `${a} = w ? ${v} : ${a}; }`,
+      `{ const int w = ${isBetter};`,
+      `i${name}[${at}] = ${selectText(place, "w", `(${place})(${r.position.print()})`, `i${name}[${at}]`)};`,
+      `${a} = ${selectText(type, "w", v, a)}; }`,
     ];
   }
   if (r.fn === "sum") return [`${a} += ${v};`];
