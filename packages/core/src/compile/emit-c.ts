@@ -7,6 +7,7 @@ import { BodyPrinter, type Depth, EmitScope } from "./body.js";
 import { withoutDiagonals } from "./diagonals.js";
 import { emitColumnsC } from "./emit-c-columns.js";
 import { emitJoined, emitKept } from "./emit-c-copies.js";
+import { emitGathersC } from "./emit-c-gathers.js";
 import { inChunks, withHalfRows } from "./emit-c-halves.js";
 import {
   chooseStash,
@@ -432,7 +433,7 @@ export function emitKernel(given: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
   const kernel = inRows ? given : withSplitAxes(withoutDiagonals(given));
   if (kernel.kind === "rows" && !inRows) {
-    for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
+    for (const emit of [emitKept, emitJoined, emitTilesC, emitGathersC, emitNarrowC]) {
       const special = emit(kernel);
       if (special !== null) return special;
       EmitScope.reset();
