@@ -152,3 +152,58 @@ test("many products and extremes in few places, NaN among them", { skip }, async
     }
   }
 });
+
+test("columns of many rows: few, uneven and shared by rows that are read by indices", { skip }, async () => {
+  weft.setDevice("cpu");
+  for (const [n, after] of [
+    [65536, 3],
+    [4096, 96],
+    [10007, 40],
+    [4099, 33],
+    [70000, 2],
+    [8192, 1],
+  ]) {
+    for (const dtype of ["float32", "float64", "bfloat16", "int32"] as const) {
+      // Whole numbers, so that sums are exact in every dtype that is summed.
+      const values = Array.from({ length: n * after }, (_, i) => numberAt(i) % 3);
+      if (dtype !== "int32") values[5 * after] = Number.NaN;
+      const f = weft.jit((x: Tensor) => [x.cast(dtype === "bfloat16" ? "float32" : dtype).sum(0), x.max(0), x.min(0)]);
+      const results = await Promise.all(f(make([n, after], dtype, values)).map(numbers));
+      const columns = Array.from({ length: after }, (_, c) =>
+        Array.from({ length: n }, (_row, k) => values[k * after + c]),
+      );
+      const extreme = (a: number[], sign: number): number =>
+        a.reduce((best, v) => (Number.isNaN(v) || sign * v > sign * best ? v : best));
+      assert.deepEqual(
+        results,
+        [
+          columns.map((a) => a.reduce((s, v) => s + v, 0)),
+          columns.map((a) => extreme(a, 1)),
+          columns.map((a) => extreme(a, -1)),
+        ].map((expected) => expected.map((v) => v + 0)),
+        `${dtype} ${n} x ${after}`,
+      );
+    }
+  }
+  const [rows, width, bag] = [50, 37, 11];
+  const table = Array.from({ length: rows * width }, (_, i) => numberAt(i));
+  const places = Array.from({ length: 9 * bag }, (_, i) => ((i * 31) % (2 * rows)) - rows);
+  const weights = places.map((_, i) => (i % 5) - 2);
+  const f = weft.jit((w: Tensor, i: Tensor, s: Tensor) =>
+    w
+      .take(i, 0)
+      .mul(s.reshape([9, bag, 1]))
+      .sum(1),
+  );
+  const found = await numbers(
+    f(make([rows, width], "float32", table), make([9, bag], "int32", places), make([9, bag], "float32", weights)),
+  );
+  const expected = Array.from({ length: 9 * width }, (_, c) =>
+    Array.from({ length: bag }, (_b, k) => {
+      const at = Math.floor(c / width) * bag + k;
+      const row = places[at] < 0 ? places[at] + rows : places[at];
+      return weights[at] * table[row * width + (c % width)];
+    }).reduce((s, v) => s + v, 0),
+  );
+  assert.deepEqual(found, expected);
+});
