@@ -20,7 +20,7 @@ const quick = [
 // quantum systems. Programs of event-loop compute long.
 const optimized = [
   /^packages\/core\/dist\/compile\/(fusion|guards|lane|shifts)\.test/,
-  /^packages\/core\/dist\/device\/cpu\/(epilogue|fft|direct-conv|half-products|kernel-forms|order|short-forms|short-rows|threads|vector-math|native\/linalg)\.test/,
+  /^packages\/core\/dist\/device\/cpu\/(column-forms|epilogue|fft|direct-conv|half-products|kernel-forms|order|short-forms|short-rows|threads|vector-math|native\/linalg)\.test/,
   /^packages\/core\/dist\/nn\/(layers|torch|transformer)\.test/,
   /^packages\/core\/dist\/test\/(edges|event-loop|fuzz|gradients|nans|near-padding|operand-forms|ops|precision|reduce-axes|single-ops)\.test/,
   /^packages\/core\/dist\/test\/(complex|flow|integer|large)-programs\.test/,

@@ -211,7 +211,7 @@ export class BodyPrinter {
       return;
     }
     const { size, inner, reduced } = this.kernel;
-    const within = [...inner, ...reduced].reduce((n, v) => n * v.size, 1);
+    const within = [...inner, ...reduced].reduce((n, v) => (this.innerNames.has(v.name) ? n * v.size : n), 1);
     const last = inner[inner.length - 1]?.name;
     this.tally.note(expr, depth === 2 ? size : size / within, depth === 2, () => {
       if (expr.kind !== "load" || last === undefined) return 1;

@@ -4,7 +4,7 @@ import { BodyPrinter, EmitScope } from "./body.js";
 import { type EmittedKernel, initial, isArg, isFloatKind, maxSharedLines, unpackIndex } from "./emit-common.js";
 import { splitPoints } from "./guards.js";
 import type { LoopKernel, LoopVariable, Reduction } from "./kernel.js";
-import { type CValue, computeType, literal, storeText, wrapText } from "./scalar.js";
+import { type CValue, computeType, literal, selectText, storeText, wrapText } from "./scalar.js";
 
 /** Columns of a block. */
 const columnBlock = 256;
@@ -19,10 +19,13 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
   while (block > 32 && outerCount * Math.ceil(vector.size / block) < 8) block = Math.ceil(block / 2 / 16) * 16;
   const blocks = Math.ceil(vector.size / block);
   const top = new EmitScope("  ");
-  const row = new EmitScope("    ");
+  /** Accumulators. */
+  const declared = new EmitScope("    ");
+  /** What all columns of a row share, such as its place. */
+  const row = new EmitScope("      ");
   const element = new EmitScope("        ");
-  const innerNames = new Set([vector.name, ...reduced.map((v) => v.name)]);
-  const printer = new BodyPrinter(kernel, { top, row, element }, innerNames, new Set(outer.map((v) => v.name)), "0");
+  const rowNames = new Set([...outer, ...reduced].map((v) => v.name));
+  const printer = new BodyPrinter(kernel, { top, row, element }, new Set([vector.name]), rowNames, "0");
   const at = `(${vector.name} - cb)`;
   const accumulate: string[] = [];
   const finish: string[] = [];
@@ -38,23 +41,25 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
     const parts = isComplex(dtype) ? 2 : 1;
     const starts = parts === 2 ? [literal(r.fn === "sum" ? 0 : 1, dtype), literal(0, dtype)] : [initial(r.fn, dtype)];
     for (let k = 0; k < parts; k++) {
-      row.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
-      row.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
+      declared.add(`${type} ${name}${k}[${block}] __attribute__((aligned(64)));`);
+      declared.add(`for (long c = 0; c < ${block}; c++) ${name}${k}[c] = ${starts[k]};`);
       if (!isFlushed) continue;
-      row.add(`double d${name}${k}[${block}] __attribute__((aligned(64)));`);
-      row.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
+      declared.add(`double d${name}${k}[${block}] __attribute__((aligned(64)));`);
+      declared.add(`for (long c = 0; c < ${block}; c++) d${name}${k}[c] = 0;`);
       flush.push(`d${name}${k}[c] += ${name}${k}[c];`, `${name}${k}[c] = 0;`);
     }
     const mayBeNan = isFloatKind(dtype) && (r.fn === "max" || r.fn === "min");
     if (mayBeNan)
-      row.add(`${type === "double" ? "int64_t" : "int32_t"} n${name}[${block}] __attribute__((aligned(64))) = {0};`);
-    if (isArg(r)) row.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
+      declared.add(
+        `${type === "double" ? "int64_t" : "int32_t"} n${name}[${block}] __attribute__((aligned(64))) = {0};`,
+      );
+    if (isArg(r)) declared.add(`int32_t i${name}[${block}] __attribute__((aligned(64))) = {0};`);
     accumulate.push(...columnUpdate(r, name, at, value, type));
     printer.tally.add("simple", 2 * parts * kernel.size);
     const store = kernel.stores[i];
     const total = (k: number): string =>
       isArg(r)
-        ? `i${name}[${at}]`
+        ? `(int32_t)i${name}[${at}]`
         : isFlushed
           ? `(float)(d${name}${k}[${at}] + ${name}${k}[${at}])`
           : mayBeNan
@@ -83,9 +88,10 @@ export function emitColumnsC(kernel: LoopKernel): EmittedKernel {
     `    const long o = u / ${blocks}, cb = (u % ${blocks}) * ${block};`,
     `    const long ce = cb + ${block} < ${vector.size} ? cb + ${block} : ${vector.size};`,
     ...unpackIndex(outer, "o").map((l) => `    ${l}`),
-    ...row.lines,
+    ...declared.lines,
     ...reducedLoops(
       reduced,
+      row.lines,
       [...element.lines, ...accumulate.map((l) => `        ${l}`)],
       (body) => columnLoop("      ", body, true),
       flush.length === 0 ? null : `for (long c = 0; c < ${block}; c++) { ${flush.join(" ")} }`,
@@ -106,9 +112,14 @@ const rowsAtOnce = 4;
 /** Rows of a column that are summed in single precision before they are added to what came before. */
 const columnRows = 512;
 
-/** Loops over the reduced variables. Several rows of a cheap body are added together: the accumulators are read and written once. */
+/** The names that a statement of a scope defines. */
+const namesIn = (line: string): string[] =>
+  (/^\s*(?:const )?\w+ (\w+(?:, \w+)*)(?: = .*)?;$/.exec(line)?.[1] ?? "").split(", ");
+
+/** Loops over the reduced variables. `before` is computed once per row. Several rows of a cheap body are added together: the accumulators are read and written once. */
 function reducedLoops(
   reduced: readonly LoopVariable[],
+  before: readonly string[],
   body: readonly string[],
   columns: (body: readonly string[]) => string[],
   flush: string | null,
@@ -118,12 +129,15 @@ function reducedLoops(
     flush === null ? [] : [`      if ((n_ += ${rows}) >= ${columnRows}) { n_ = 0; ${flush} }`];
   const several = last !== undefined && last.size >= 2 * rowsAtOnce && body.length <= maxSharedLines;
   const whole = several ? last.size - (last.size % rowsAtOnce) : 0;
-  const rows = range(rowsAtOnce).flatMap((k) => [
-    `        { const long ${last?.name} = r_ + ${k}; (void)${last?.name};`,
-    ...body,
-    "        }",
+  const isOwn = new Set([last?.name, ...before.flatMap(namesIn)]);
+  const ownOf = (lines: readonly string[], k: number): string[] =>
+    lines.map((line) => line.replace(/\b[a-z]\w*\b/g, (name) => (isOwn.has(name) ? `${name}_${k}` : name)));
+  const places = range(rowsAtOnce).flatMap((k) => [
+    `      const long ${last?.name}_${k} = r_ + ${k}; (void)${last?.name}_${k};`,
+    ...ownOf(before, k),
   ]);
-  const shared = [...columns(rows), ...flushed(rowsAtOnce)];
+  const rows = range(rowsAtOnce).flatMap((k) => ["        {", ...ownOf(body, k), "        }"]);
+  const shared = [...places, ...columns(rows), ...flushed(rowsAtOnce)];
   return [
     ...(flush === null ? [] : ["    long n_ = 0;"]),
     ...reduced.slice(0, -1).map((v) => `    for (long ${v.name} = 0; ${v.name} < ${v.size}; ${v.name}++) {`),
@@ -131,11 +145,15 @@ function reducedLoops(
     ...(last === undefined
       ? []
       : [`    for (long ${last.name} = ${whole}; ${last.name} < ${last.size}; ${last.name}++) {`]),
+    ...before,
     ...columns(body),
     ...flushed(1),
     ...reduced.map(() => "    }"),
   ];
 }
+
+/** The type of places beside elements of a type: vectors of both have as many lanes. */
+const placeType = (type: string): string => (type === "double" || type.includes("64") ? "int64_t" : "int32_t");
 
 function columnUpdate(r: Reduction, name: string, at: string, value: CValue, type: string): string[] {
   const a = `${name}0[${at}]`;
@@ -148,12 +166,17 @@ function columnUpdate(r: Reduction, name: string, at: string, value: CValue, typ
   }
   const [v] = value;
   if (isArg(r)) {
-    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers.
-    const isNan = isFloatKind(r.argument.dtype) ? ` | ((${v} != ${v}) & (${a} == ${a}))` : "";
+    // Only a better element replaces the best one, so that the first of equals stays; the first NaN is better than all numbers. Selects of
+    // bits, because compilers do not vectorize the branches that they make of others.
+    const order = r.fn === "argmax" ? [">", "<="] : ["<", ">="];
+    const isBetter = isFloatKind(r.argument.dtype)
+      ? `!(${v} ${order[1]} ${a}) & (${a} == ${a})`
+      : `${v} ${order[0]} ${a}`;
+    const place = placeType(type);
     return [
-      `{ const int w = (${v} ${r.fn === "argmax" ? ">" : "<"} ${a})${isNan};`,
-      `i${name}[${at}] = w ? (int32_t)(${r.position.print()}) : i${name}[${at}];`,
-      `${a} = w ? ${v} : ${a}; }`,
+      `{ const int w = ${isBetter};`,
+      `i${name}[${at}] = ${selectText(place, "w", `(${place})(${r.position.print()})`, `i${name}[${at}]`)};`,
+      `${a} = ${selectText(type, "w", v, a)}; }`,
     ];
   }
   if (r.fn === "sum") return [`${a} += ${v};`];

@@ -2,11 +2,12 @@
 // vectorized by the compiler.
 
 import { isExpensive } from "../cost/index.js";
-import { bytesOf, isComplex, numel, range } from "../graph/index.js";
+import { bytesOf, isComplex, isHalf, numel, range } from "../graph/index.js";
 import { BodyPrinter, type Depth, EmitScope } from "./body.js";
 import { withoutDiagonals } from "./diagonals.js";
 import { emitColumnsC } from "./emit-c-columns.js";
 import { emitJoined, emitKept } from "./emit-c-copies.js";
+import { emitGathersC } from "./emit-c-gathers.js";
 import { inChunks, withHalfRows } from "./emit-c-halves.js";
 import {
   chooseStash,
@@ -15,6 +16,7 @@ import {
   initial,
   isArg,
   isFloatKind,
+  loadsUnder,
   maxSharedLines,
   mentionsAny,
   storeLines,
@@ -25,7 +27,7 @@ import { emitTilesC } from "./emit-tile-c.js";
 import { splitPoints, unsplitGuards } from "./guards.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { withPhases } from "./phases.js";
-import { type CValue, computeType } from "./scalar.js";
+import { type CValue, computeBytes, computeType } from "./scalar.js";
 import { withSplitAxes } from "./split-axes.js";
 import { word } from "./text.js";
 
@@ -77,11 +79,15 @@ function reductionCode(r: Reduction, value: CValue, rowLength: number, name = `r
   };
 }
 
-/** Accumulators of a long row: a sum waits for the one before, so that several are computed side by side. */
-const accumulators = 4;
+/**
+ * Accumulators of a long row: a sum waits for the one before, so that several are computed side by side. Conversions of half types keep
+ * processors busy meanwhile.
+ */
+const accumulators = { whole: 4, half: 2 };
 /** Elements of a row that are reduced in single precision before they are added to what came before. */
 const blockLength = 8192;
-const minShared = 256;
+/** Bytes of the shortest row with several accumulators, as it is computed: joining their lanes takes as long as part of a shorter one. */
+const minShared = { whole: 4096, half: 8192 };
 
 /**
  * Loops over the first `count` elements of a row with several accumulators, for rows that are long and cheap; null for others. The
@@ -94,13 +100,18 @@ function sharedSums(
   body: readonly string[],
 ): { lines: string[]; count: number } | null {
   const [variable, ...others] = kernel.inner;
-  if (others.length > 0 || reductions.length === 0 || variable === undefined || variable.size < minShared) return null;
+  if (others.length > 0 || reductions.length === 0 || variable === undefined) return null;
+  const loads = loadsUnder(reductions.map((r) => r.argument));
+  const kind = loads.some(({ dtype }) => isHalf(dtype)) ? "half" : "whole";
+  const count = accumulators[kind];
+  const bytes = Math.max(...reductions.map((r) => computeBytes(r.argument.dtype)));
+  if (variable.size * bytes < minShared[kind]) return null;
   if (body.length > maxSharedLines || splitPoints(kernel, variable).length > 0) return null;
   if (reductions.some((r) => isArg(r) || isComplex(r.argument.dtype) || isExpensiveUnder(r.argument))) return null;
   const { name, size } = variable;
   const blocks = Math.ceil(size / blockLength);
-  const part = Math.floor(size / blocks / accumulators / vectorLanes) * vectorLanes;
-  const names = range(accumulators).map((k) => (r: Reduction) => `r${r.slot}_${k}`);
+  const part = Math.floor(size / blocks / count / vectorLanes) * vectorLanes;
+  const names = range(count).map((k) => (r: Reduction) => `r${r.slot}_${k}`);
   // Inside a block, rows are as short as those that are summed in single precision.
   const codes = names.map((nameOf) => reductions.map((r, i) => reductionCode(r, values[i], part, nameOf(r))));
   const simd = codes.flatMap((list) => list.flatMap((code) => code.simd ?? []));
@@ -111,7 +122,7 @@ function sharedSums(
     "        }",
   ]);
   const lines = [
-    `    for (long s_ = 0; s_ < ${blocks * accumulators * part}; s_ += ${accumulators * part}) {`,
+    `    for (long s_ = 0; s_ < ${blocks * count * part}; s_ += ${count * part}) {`,
     ...codes.flat().flatMap((code) => code.declare.map((line) => `      ${line}`)),
     `      _Pragma("omp simd ${simd.join(" ")}")`,
     `      for (long i_ = 0; i_ < ${part}; i_++) {`,
@@ -120,7 +131,7 @@ function sharedSums(
     ...reductions.flatMap((r) => names.map((nameOf) => `      ${joinText(r, nameOf(r))}`)),
     "    }",
   ];
-  return { lines, count: blocks * accumulators * part };
+  return { lines, count: blocks * count * part };
 }
 
 /** The statement that adds an accumulator to the result of its reduction. */
@@ -422,7 +433,7 @@ export function emitKernel(given: LoopKernel, inRows = false): EmittedKernel {
   EmitScope.reset();
   const kernel = inRows ? given : withSplitAxes(withoutDiagonals(given));
   if (kernel.kind === "rows" && !inRows) {
-    for (const emit of [emitKept, emitJoined, emitTilesC, emitNarrowC]) {
+    for (const emit of [emitKept, emitJoined, emitTilesC, emitGathersC, emitNarrowC]) {
       const special = emit(kernel);
       if (special !== null) return special;
       EmitScope.reset();

@@ -30,6 +30,8 @@ export interface PrepareOptions {
   longReduction: number;
   /** Column reductions with fewer columns than this are split along the reduced axis; 0 never. */
   splitColumns?: number;
+  /** Column reductions of at least this many elements are split where their columns are few; for threads that read a block of columns each. */
+  tallColumns?: number;
   /** Kernels of columns find places of extremes; otherwise the axis is moved to the end first. */
   argsOfColumns?: boolean;
   /** Kernels sum squared deviations from the mean in one pass; see moments.ts. */
@@ -108,18 +110,34 @@ interface Division {
 /** Columns that keep a warp reading whole sectors. */
 const enoughColumns = 64;
 
+/** Columns that several threads share without reading parts of rows. */
+const manyColumns = 512;
+/** Rows of pieces of tall columns. */
+const tallPieces = 16;
+
+/** Few columns of many rows: a piece of the rows at a time. */
+function divideTall(count: number, after: number): Division | null {
+  const beside = after >= enoughColumns / 2 ? 1 : pieces(count, 2 ** Math.ceil(Math.log2(enoughColumns / after)));
+  if (after >= manyColumns || count < 2 * tallPieces) return null;
+  const rows = count / beside;
+  const split = pieces(rows, tallPieces);
+  const isEven = split >= tallPieces / 2;
+  return { before: 1, pieces: isEven ? split : 1, length: rows / split, beside, after, wanted: tallPieces };
+}
+
 /** How a reduction of adjacent axes is divided in two; null where one stage is enough. */
 function divide(shape: readonly number[], axes: readonly number[], options: PrepareOptions): Division | null {
   const count = numel(axes.map((a) => shape[a]));
   const after = numel(shape.slice(axes[axes.length - 1] + 1));
   const before = numel(shape.slice(0, axes[0]));
-  const { splitColumns = 0, parallelRows, longReduction } = options;
+  const { splitColumns = 0, tallColumns, parallelRows, longReduction } = options;
   if (after === 1) {
     if (before >= parallelRows || count < longReduction) return null;
     const split = pieces(count, 64);
     const isEven = split >= enoughPieces;
     return { before, pieces: isEven ? split : 1, length: count / split, beside: 1, after, wanted: 64 };
   }
+  if (tallColumns !== undefined) return before === 1 && count * after >= tallColumns ? divideTall(count, after) : null;
   if (before * after >= splitColumns * 32 || count < 256) return null;
   const beside = after >= 32 || count < 1 << 13 ? 1 : pieces(count, 2 ** Math.ceil(Math.log2(enoughColumns / after)));
   const columns = after * beside;

@@ -78,6 +78,7 @@ export const cpuSchedule = (fn: GraphFn, { donated, constants = new Map() }: Com
     argsOfColumns: true,
     separateDraws: true,
     longReduction: 32768,
+    tallColumns: 1 << 17,
     donated,
     conv,
     halfMatmul,

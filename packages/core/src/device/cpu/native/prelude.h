@@ -125,15 +125,16 @@ W_INLINE w_half w_half_of(float f) {
 #endif
 typedef uint16_t w_bfloat;
 W_INLINE float w_from_bfloat(w_bfloat b) { return w_bits_to_f((uint32_t)b << 16); }
-W_INLINE w_bfloat w_to_bfloat(float f) {
-  uint32_t u = w_f_to_bits(f);
-  uint32_t rounded = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-  return (w_bfloat)((u & 0x7fffffff) > 0x7f800000 ? (u >> 16) | 0x40 : rounded);
+/* Rounded to the upper 16 bits, which are the bfloat: ties to even. */
+W_INLINE uint32_t w_bfloat_bits(float f) {
+  uint32_t u = w_f_to_bits(f), rounded = u + 0x7fff + ((u >> 16) & 1);
+  return f != f ? u | 0x400000 : rounded;
 }
+W_INLINE w_bfloat w_to_bfloat(float f) { return (w_bfloat)(w_bfloat_bits(f) >> 16); }
 /* The bfloat that a float is already. */
 W_INLINE w_bfloat w_bfloat_of(float f) { return (w_bfloat)(w_f_to_bits(f) >> 16); }
 W_INLINE float w_round_half(float f) { return w_from_half(w_to_half(f)); }
-W_INLINE float w_round_bfloat(float f) { return w_from_bfloat(w_to_bfloat(f)); }
+W_INLINE float w_round_bfloat(float f) { return w_bits_to_f(w_bfloat_bits(f) & 0xffff0000u); }
 
 /* Functions with vector forms in vector-math.c; elsewhere they are the C library's, one element at a time. */
 #ifdef W_VECTOR_MATH
@@ -150,12 +151,14 @@ W_VECTOR_PAIR(pow, d, double)
 #define W_CALL W_INLINE
 #include "../../native/scalar.h"
 
-/* Single precision, vectorizable */
+/* Single precision, vectorizable. Ends are selected without branches: compilers would follow each through the rest of a function. */
 W_INLINE float w_exp_f(float x) {
   /* Beyond these ends lie infinity and zero; NaN passes both comparisons. */
-  x = x > 89.0f ? 89.0f : x;
-  x = x < -104.0f ? -104.0f : x;
-  float n = __builtin_rintf(x * 1.44269504f);
+  int none = x < -104.0f;
+  x = w_select_f(x > 89.0f, 89.0f, x);
+  x = w_select_f(none, -104.0f, x);
+  /* Adding 1.5 * 2^23 rounds to an integer, which the low bits then hold. */
+  float rounded = x * 1.44269504f + 12582912.0f, n = rounded - 12582912.0f;
   float r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
   float p = 1.394114660e-3f;
@@ -166,10 +169,10 @@ W_INLINE float w_exp_f(float x) {
   p = p * r + 1.0f;
   p = p * r + 1.0f;
   /* A product that underflows takes processors a hundred cycles: masked scores, whose exponential is zero, must not. */
-  p = x <= -104.0f ? 0.0f : p;
+  p = w_select_f(none, 0.0f, p);
   /* The power of two in two factors: the first product is exact, the second rounds once, also to denormals. */
-  int32_t e = (int32_t)n, half = e >> 1;
-  return p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);
+  uint32_t e = w_f_to_bits(rounded), half = e >> 1;
+  return p * w_bits_to_f((half << 23) + 0x3f800000u) * w_bits_to_f(((e - half) << 23) + 0x3f800000u);
 }
 W_INLINE float w_log_f(float x) {
   float tiny = x < 1.17549435e-38f ? x * 8388608.0f : x;
@@ -252,34 +255,29 @@ W_INLINE float w_erfc_f(float x) {
   float r = q * t * (1.0f - rest) * h * h;
   return x < 0.0f ? 2.0f - r : r;
 }
-/* For results of half types: shorter polynomials, and what rounding takes from x^2 does not show there. */
+/* For results of half types: shorter polynomials, and what rounding takes from x^2 does not show there. Results below the normal range of
+   floats are zero, so that the power of two is added to the exponent: adding 1.5 * 2^23 leaves it in the low bits. */
 W_INLINE float w_erfc_h(float x) {
-  float a = __builtin_fabsf(x);
-  a = a > 11.0f ? 11.0f : a;
-  float t = 1.0f / (1.0f + 0.5f * a);
-  float q = 8.648010119e-02f;
-  q = q * t - 3.507009244e-01f;
-  q = q * t + 3.808318809e-01f;
-  q = q * t + 4.377925801e-02f;
-  q = q * t + 2.793204430e-01f;
-  q = q * t + 2.779848240e-01f;
-  q = q * t + 2.823027194e-01f;
-  float s = a * a, n = __builtin_rintf(s * -1.44269504f), r = -s - n * 0.693147182f;
-  float p = 8.375156955e-3f;
-  p = p * r + 4.166635244e-2f;
-  p = p * r + 1.666641515e-1f;
-  p = p * r + 0.5f;
-  p = p * r + 1.0f;
-  p = p * r + 1.0f;
-  /* As in w_exp_f: no product that underflows, and the power of two in two factors. */
-  p = s >= 104.0f ? 0.0f : p * q * t;
-  int32_t e = (int32_t)n, half = e >> 1;
-  float y = p * w_bits_to_f((uint32_t)(half + 127) << 23) * w_bits_to_f((uint32_t)(e - half + 127) << 23);
+  float a = __builtin_fabsf(x), t = 1.0f / (1.0f + 0.5f * a);
+  float q = -5.457439274e-02f;
+  q = q * t - 1.983319968e-02f;
+  q = q * t + 3.158149421e-01f;
+  q = q * t + 1.823582649e-01f;
+  q = q * t + 2.950648665e-01f;
+  q = q * t + 2.811456323e-01f;
+  float s = a * a, n = s * -1.44269504f + 12582912.0f, r = s + (n - 12582912.0f) * 0.693147182f;
+  float p = 4.145443439e-02f;
+  p = p * r - 1.679338664e-01f;
+  p = p * r + 5.000453591e-01f;
+  p = p * r - 9.999619126e-01f;
+  p = p * r + 9.999992251e-01f;
+  float y = w_bits_to_f(w_f_to_bits(p) + (w_f_to_bits(n) << 23)) * (q * t);
+  y = w_select_f(a > 9.2f, 0.0f, y);
   return x < 0.0f ? 2.0f - y : y;
 }
 W_INLINE float w_expm1_f(float x) {
-  float v = x > 89.0f ? 89.0f : x;
-  v = v < -30.0f ? -30.0f : v;
+  float v = w_select_f(x > 89.0f, 89.0f, x);
+  v = w_select_f(v < -30.0f, -30.0f, v);
   float n = __builtin_rintf(v * 1.44269504f);
   float r = v - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;

@@ -444,16 +444,6 @@ SCATTER(scatter_f, float, SAME, SAME)
 SCATTER(scatter_d, double, SAME, SAME)
 SCATTER(scatter_c, float complex, SAME, SAME)
 SCATTER(scatter_z, double complex, SAME, SAME)
-static const struct {
-  w_kernel add, sum;
-  long bytes;
-} scatters[] = {
-    {scatter_u8, scatter_u8_sum, 1},   {scatter_u8, scatter_u8_sum, 1},   {scatter_i32, scatter_i32_sum, 4},
-    {scatter_i64, scatter_i64_sum, 8}, {scatter_h, scatter_h_sum, 2},     {scatter_b, scatter_b_sum, 2},
-    {scatter_f, scatter_f_sum, 4},     {scatter_d, scatter_d_sum, 8},     {scatter_c, scatter_c_sum, 8},
-    {scatter_z, scatter_z_sum, 16},    {scatter_u8, scatter_u8_sum, 1},   {scatter_u16, scatter_u16_sum, 2},
-    {scatter_u16, scatter_u16_sum, 2}, {scatter_i32, scatter_i32_sum, 4}, {scatter_i64, scatter_i64_sum, 8}};
-
 /* Runs a kernel over the blocks of a batch where there are enough of them, otherwise over ranges of rows of all blocks, one per thread:
    each reads all indices. */
 static void scatter_share(w_kernel fn, order_job* job, long work, int threads) {
@@ -465,25 +455,51 @@ static void scatter_share(w_kernel fn, order_job* job, long work, int threads) {
   pool_run(fn, p, 0, units, alone ? 1 : units < threads ? units : threads, work / 2e4);
 }
 
+/* The kernels of a dtype: updates of a result, and results of parts of the updates joined. */
+typedef struct {
+  w_kernel add, join;
+  long bytes;
+} scatter_kernels;
 /* Parts [lo, hi) of the updates, each into a result of its own. */
 static void scatter_parts(void* const* p, long lo, long hi) {
   const order_job* all = p[0];
   char* more = p[1];
-  const long bytes = scatters[all->dtype].bytes;
+  const scatter_kernels* kernels = p[2];
   for (long part = lo; part < hi; part++) {
     order_job job = *all;
     const long from = all->count * part / SCATTER_PARTS;
     job.count = all->count * (part + 1) / SCATTER_PARTS - from;
     job.indices += from;
-    if (all->updates) job.updates = (const char*)all->updates + from * all->inner * bytes;
-    if (part > 0) job.base = NULL, job.out = more + (part - 1) * all->n * all->inner * bytes;
-    scatters[all->dtype].add((void*[]){&job}, 0, all->n);
+    if (all->updates) job.updates = (const char*)all->updates + from * all->inner * kernels->bytes;
+    if (part > 0) job.base = NULL, job.out = more + (part - 1) * all->n * all->inner * kernels->bytes;
+    kernels->add((void*[]){&job}, 0, all->n);
   }
+}
+/* "flag" is the number of batches. Many updates of few rows: parts of them have results of their own, which are joined in their order. */
+static void scatter_all(const scatter_kernels* kernels, order_job* job, int threads) {
+  const long n = job->n, after = job->inner, work = job->flag * job->outer * (n + job->count) * after;
+  if (job->flag * job->outer == 1 && work > 65536 && job->count >= 4 * SCATTER_PARTS * n) {
+    char* more = malloc((SCATTER_PARTS - 1) * n * after * kernels->bytes);
+    if (more) {
+      pool_run(scatter_parts, (void*[]){job, more, (void*)kernels}, 0, SCATTER_PARTS, SCATTER_PARTS, work / 2e4);
+      job->base = more;
+      wr_share(kernels->join, (void*[]){job}, 0, n * after, 16384, threads);
+      free(more);
+      return;
+    }
+  }
+  scatter_share(kernels->add, job, work, threads);
 }
 
 /* Without updates, ones are added. */
 static void wr_scatter(int dtype, long batch, long before, long n, long after, long count, const void* base,
                        const int32_t* indices, const void* updates, void* out, int threads) {
+  static const scatter_kernels scatters[] = {
+      {scatter_u8, scatter_u8_sum, 1},   {scatter_u8, scatter_u8_sum, 1},   {scatter_i32, scatter_i32_sum, 4},
+      {scatter_i64, scatter_i64_sum, 8}, {scatter_h, scatter_h_sum, 2},     {scatter_b, scatter_b_sum, 2},
+      {scatter_f, scatter_f_sum, 4},     {scatter_d, scatter_d_sum, 8},     {scatter_c, scatter_c_sum, 8},
+      {scatter_z, scatter_z_sum, 16},    {scatter_u8, scatter_u8_sum, 1},   {scatter_u16, scatter_u16_sum, 2},
+      {scatter_u16, scatter_u16_sum, 2}, {scatter_i32, scatter_i32_sum, 4}, {scatter_i64, scatter_i64_sum, 8}};
   order_job job = {.outer = before,
                    .n = n,
                    .inner = after,
@@ -494,75 +510,85 @@ static void wr_scatter(int dtype, long batch, long before, long n, long after, l
                    .updates = updates,
                    .indices = indices,
                    .out = out};
-  void* p[] = {&job};
-  const long work = batch * (before * n * after + before * count * after);
-  /* Many updates of few rows: parts of them have results of their own, which are added in their order. */
-  if (batch * before == 1 && work > 65536 && count >= 8 * SCATTER_PARTS * n) {
-    char* more = malloc((SCATTER_PARTS - 1) * n * after * scatters[dtype].bytes);
-    if (more) {
-      pool_run(scatter_parts, (void*[]){&job, more}, 0, SCATTER_PARTS, SCATTER_PARTS, work / 2e4);
-      job.base = more;
-      wr_share(scatters[dtype].sum, p, 0, n * after, 16384, threads);
-      free(more);
-      return;
-    }
-  }
-  scatter_share(scatters[dtype].add, &job, work, threads);
+  scatter_all(&scatters[dtype], &job, threads);
 }
 
-/* Products and extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. */
-#define SCATTER_REDUCE(name, T)                                                                                        \
+/* Products and extremes of elements and their updates; NaN wins. Chunks are ranges of rows of the result. Without a base, elements are
+   those that change nothing. */
+#define REDUCE_PROD(x, old) ((old) * (x))
+#define REDUCE_MAX(x, old) ((x) > (old) || (x) != (x) ? (x) : (old))
+#define REDUCE_MIN(x, old) ((x) < (old) || (x) != (x) ? (x) : (old))
+#define SCATTER_UPDATES(T, JOIN)                                                                                       \
+  if (after == 1)                                                                                                      \
+    for (long i = 0; i < count; i++) {                                                                                 \
+      const long row = indices[i];                                                                                     \
+      if (row < lo || row >= hi) continue;                                                                             \
+      const T x = f[i], old = out[row];                                                                                \
+      out[row] = JOIN(x, old);                                                                                         \
+    }                                                                                                                  \
+  else                                                                                                                 \
+    for (long i = 0; i < count; i++, f += after) {                                                                     \
+      const long row = indices[i];                                                                                     \
+      if (row < lo || row >= hi) continue;                                                                             \
+      T* t = out + row * after;                                                                                        \
+      for (long k = 0; k < after; k++) t[k] = JOIN(f[k], t[k]);                                                        \
+    }
+#define SCATTER_JOIN(T, JOIN)                                                                                          \
+  for (long i = lo; i < hi; i++) out[i] = JOIN(more[i], out[i]);
+#define SCATTER_REDUCE(name, T, lowest, highest)                                                                       \
   static void name(void* const* job, long from, long to) {                                                             \
     const order_job* j = job[0];                                                                                       \
     const long n = j->n, after = j->inner, count = j->count;                                                           \
     const long lo = j->first ? 0 : from, hi = j->first ? n : to;                                                       \
     const int fn = j->fn;                                                                                              \
+    const T start = fn == 0 ? 1 : fn == 1 ? lowest : highest;                                                          \
     for (long block = j->first ? from : 0; block < (j->first ? to : j->flag * j->outer); block++) {                    \
       T* out = (T*)j->out + block * n * after;                                                                         \
       const T* f = (const T*)j->updates + block * count * after;                                                       \
       const int32_t* indices = j->indices + block / j->outer * count;                                                  \
-      memcpy(out + lo * after, (const T*)j->base + block * n * after + lo * after, (hi - lo) * after * sizeof(T));     \
-      for (long i = 0; i < (after == 1 ? count : 0); i++) {                                                            \
-        const long row = indices[i];                                                                                   \
-        if (row < lo || row >= hi) continue;                                                                           \
-        const T x = f[i], old = out[row], best = fn == 1 ? (x > old ? x : old) : (x < old ? x : old);                  \
-        out[row] = fn == 0 ? (T)(old * x) : x != x ? x : best;                                                         \
-      }                                                                                                                \
-      for (long i = 0; i < (after == 1 ? 0 : count); i++, f += after) {                                                \
-        const long row = indices[i];                                                                                   \
-        if (row < lo || row >= hi) continue;                                                                           \
-        T* t = out + row * after;                                                                                      \
-        if (fn == 0)                                                                                                   \
-          for (long k = 0; k < after; k++) t[k] *= f[k];                                                               \
-        else if (fn == 1)                                                                                              \
-          for (long k = 0; k < after; k++) t[k] = f[k] > t[k] || f[k] != f[k] ? f[k] : t[k];                           \
-        else                                                                                                           \
-          for (long k = 0; k < after; k++) t[k] = f[k] < t[k] || f[k] != f[k] ? f[k] : t[k];                           \
-      }                                                                                                                \
+      if (!j->base)                                                                                                    \
+        for (long i = lo * after; i < hi * after; i++) out[i] = start;                                                 \
+      else                                                                                                             \
+        memcpy(out + lo * after, (const T*)j->base + block * n * after + lo * after, (hi - lo) * after * sizeof(T));   \
+      if (fn == 0) SCATTER_UPDATES(T, REDUCE_PROD)                                                                     \
+      else if (fn == 1) SCATTER_UPDATES(T, REDUCE_MAX)                                                                 \
+      else SCATTER_UPDATES(T, REDUCE_MIN)                                                                              \
+    }                                                                                                                  \
+  }                                                                                                                    \
+  static void name##_join(void* const* job, long lo, long hi) {                                                        \
+    const order_job* j = job[0];                                                                                       \
+    T* out = j->out;                                                                                                   \
+    for (long part = 1; part < SCATTER_PARTS; part++) {                                                                \
+      const T* more = (const T*)j->base + (part - 1) * j->n * j->inner;                                                \
+      if (j->fn == 0) SCATTER_JOIN(T, REDUCE_PROD)                                                                     \
+      else if (j->fn == 1) SCATTER_JOIN(T, REDUCE_MAX)                                                                 \
+      else SCATTER_JOIN(T, REDUCE_MIN)                                                                                 \
     }                                                                                                                  \
   }
-SCATTER_REDUCE(reduced_i32, int32_t)
-SCATTER_REDUCE(reduced_i64, int64_t)
-SCATTER_REDUCE(reduced_u32, uint32_t)
-SCATTER_REDUCE(reduced_u64, uint64_t)
-SCATTER_REDUCE(reduced_f, float)
-SCATTER_REDUCE(reduced_d, double)
-/* By the number of the dtype; others have neither. */
-static const w_kernel scatter_reduces[] = {[2] = reduced_i32, [3] = reduced_i64,  [6] = reduced_f,
-                                           [7] = reduced_d,   [13] = reduced_u32, [14] = reduced_u64};
+SCATTER_REDUCE(reduced_i32, int32_t, INT32_MIN, INT32_MAX)
+SCATTER_REDUCE(reduced_i64, int64_t, INT64_MIN, INT64_MAX)
+SCATTER_REDUCE(reduced_u32, uint32_t, 0, UINT32_MAX)
+SCATTER_REDUCE(reduced_u64, uint64_t, 0, UINT64_MAX)
+SCATTER_REDUCE(reduced_f, float, -w_inf_f(), w_inf_f())
+SCATTER_REDUCE(reduced_d, double, -w_inf_d(), w_inf_d())
 
 static void wr_scatter_reduce(int dtype, int fn, long batch, long before, long n, long after, long count,
                               const void* base, const int32_t* indices, const void* updates, void* out, int threads) {
+  /* By the number of the dtype; others have neither. */
+  static const scatter_kernels reduces[] = {
+      [2] = {reduced_i32, reduced_i32_join, 4},  [3] = {reduced_i64, reduced_i64_join, 8},
+      [6] = {reduced_f, reduced_f_join, 4},      [7] = {reduced_d, reduced_d_join, 8},
+      [13] = {reduced_u32, reduced_u32_join, 4}, [14] = {reduced_u64, reduced_u64_join, 8}};
   order_job job = {.outer = before,
                    .n = n,
                    .inner = after,
                    .count = count,
                    .flag = batch,
                    .fn = fn,
+                   .dtype = dtype,
                    .base = base,
-                   .updates = updates,
                    .indices = indices,
+                   .updates = updates,
                    .out = out};
-  const long work = batch * (before * n * after + before * count * after);
-  scatter_share(scatter_reduces[dtype], &job, work, threads);
+  scatter_all(&reduces[dtype], &job, threads);
 }

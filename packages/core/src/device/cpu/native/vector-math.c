@@ -37,6 +37,22 @@ W_INLINE W_V W_NAME(root)(W_V x) {
   return r;
 }
 W_INLINE W_V W_NAME(all)(double x) { return x - (W_V){0}; }
+/* Numbers cut off at an end; NaN stays. */
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if W_LANES == 8
+#define W_CUT(which, end, x) (W_V) __builtin_ia32_##which##pd512_mask(end, x, end, -1, 4)
+#elif W_LANES == 4
+#define W_CUT(which, end, x) (W_V) __builtin_ia32_##which##pd256(end, x)
+#else
+#define W_CUT(which, end, x) (W_V) __builtin_ia32_##which##pd(end, x)
+#endif
+W_INLINE W_V W_NAME(at_most)(W_V x, double end) { return W_CUT(min, W_NAME(all)(end), x); }
+W_INLINE W_V W_NAME(at_least)(W_V x, double end) { return W_CUT(max, W_NAME(all)(end), x); }
+#undef W_CUT
+#else
+W_INLINE W_V W_NAME(at_most)(W_V x, double end) { return W_NAME(pick)(x > end, W_NAME(all)(end), x); }
+W_INLINE W_V W_NAME(at_least)(W_V x, double end) { return W_NAME(pick)(x < end, W_NAME(all)(end), x); }
+#endif
 
 /* e^x - 1 - x over x^2, for |x| <= log(2) / 2 */
 W_INLINE W_V W_NAME(exp_tail)(W_V r) {
@@ -59,24 +75,22 @@ W_INLINE W_V W_NAME(exp_reduce)(W_V x, W_V* n) {
 }
 /* y * 2^n in two factors: the first product is exact, the second rounds once, also to denormals. */
 W_INLINE W_V W_NAME(scale)(W_V y, W_V n) {
-  W_I whole = (W_I)(n + W_ROUNDER), half = (W_I)(n * 0.5 + W_ROUNDER), zero = (W_I)W_NAME(all)(W_ROUNDER);
-  half -= zero;
-  whole -= zero;
-  return y * (W_V)((half + 1023) << 52) * (W_V)((whole - half + 1023) << 52);
+  W_I whole = (W_I)(n + W_ROUNDER), half = whole >> 1;
+  const int64_t one = 0x3ff0000000000000;
+  return y * (W_V)((half << 52) + one) * (W_V)(((whole - half) << 52) + one);
 }
 /* exp(x) * 2^shift */
 W_INLINE W_V W_NAME(exp_shifted)(W_V x, double shift) {
-  x = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
-  x = W_NAME(pick)(x < -748.0, W_NAME(all)(-748.0), x);
+  x = W_NAME(at_least)(W_NAME(at_most)(x, 712.0), -748.0);
   W_V n, r = W_NAME(exp_reduce)(x, &n);
   W_V y = 1.0 + (r + r * r * W_NAME(exp_tail)(r));
   /* A product that underflows takes a hundred cycles; zero times a power of two does not. */
-  return W_NAME(scale)(W_NAME(pick)(x <= -748.0, W_NAME(all)(0.0), y), n + shift);
+  y = (W_V)((W_I)y & ~(x <= -748.0));
+  return W_NAME(scale)(y, shift == 0.0 ? n : n + shift);
 }
 W_INLINE W_V W_NAME(exp_v)(W_V x) { return W_NAME(exp_shifted)(x, 0.0); }
 W_INLINE W_V W_NAME(expm1_v)(W_V x) {
-  W_V v = W_NAME(pick)(x > 712.0, W_NAME(all)(712.0), x);
-  v = W_NAME(pick)(v < -60.0, W_NAME(all)(-60.0), v);
+  W_V v = W_NAME(at_least)(W_NAME(at_most)(x, 712.0), -60.0);
   W_V n, r = W_NAME(exp_reduce)(v, &n);
   W_V less = r + r * r * W_NAME(exp_tail)(r);    /* e^r - 1 */
   W_V one = W_NAME(scale)(W_NAME(all)(1.0), -n); /* 2^-n, which is 0 or denormal where it no longer counts */
@@ -152,12 +166,34 @@ W_INLINE W_V W_NAME(cosine)(W_V x, W_V y) {
   return w + (((1.0 - w) - h) + (z * z * p - x * y));
 }
 #define W_WIDE 1000000.0
+#if defined(__FMA__) || !defined(__x86_64__)
+/* The sine, or the cosine if "half" is 1, for |x| < 2^20, by what is left of x beside the nearest multiple of pi, or the nearest odd
+   multiple of pi / 2: a sum of two numbers of at most pi / 2. Products with the first two parts of pi, of 33 bits, are exact. */
+W_INLINE W_V W_NAME(turn)(W_V x, int half) {
+  W_V rounded = (half ? x * 0.3183098861837907 - 0.5 : x * 0.3183098861837907) + W_ROUNDER, n = rounded - W_ROUNDER;
+  if (half) n = n + 0.5;
+  W_V r = x - n * 3.1415926534682512, g = r - n * 1.2154201012607932e-10;
+  W_V rest = (r - g) - n * 1.2154201012607932e-10, h = g - n * 4.044532497591901e-21;
+  W_V l = ((g - h) - n * 4.044532497591901e-21) + rest, z = h * h;
+  W_V p = 2.7312869702054162e-15 * z - 7.64395762890072e-13;
+  p = p * z + 1.6058976915293983e-10;
+  p = p * z - 2.5052107610864233e-08;
+  p = p * z + 2.7557319219115034e-06;
+  p = p * z - 0.00019841269841254795;
+  p = p * z + 0.008333333333333316;
+  p = p * z - 0.16666666666666666;
+  /* The cosine of h, by which the second number counts, need not be exact. */
+  W_V y = h + (h * z * p + l * (1.0 - 0.405 * z));
+  return (W_V)((W_I)y ^ (((W_I)rounded + half) << 63));
+}
+#else
 W_INLINE W_V W_NAME(turn)(W_V x, int quarters) {
   W_V h, l;
   W_I n = W_NAME(quarter)(x, &h, &l) + quarters;
   W_V y = W_NAME(pick)((n & 1) == 0, W_NAME(sine)(h, l), W_NAME(cosine)(h, l));
   return (W_V)((W_I)y ^ ((n & 2) << 62));
 }
+#endif
 W_INLINE W_V W_NAME(sin_v)(W_V x) {
   W_I wide = ~(W_NAME(magnitude)(x) < W_WIDE);
   W_V y = W_NAME(pick)(x == 0.0, x, W_NAME(turn)(x, 0));
