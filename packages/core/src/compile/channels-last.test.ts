@@ -26,7 +26,7 @@ function both(loss: (...x: Tensor[]) => Tensor, inputs: readonly Tensor[]) {
     return [value, ...gradients];
   }, inputs);
   const fn = simplify(traced);
-  return { fn, args, moved: moveChannelsLast(fn, () => true) };
+  return { fn, args, moved: moveChannelsLast(fn, () => true, 3) };
 }
 
 function assertSame({ fn, args, moved }: ReturnType<typeof both>, what: string): void {
@@ -202,7 +202,16 @@ for (const [name, { inputs, loss, edges }] of Object.entries(models))
     assert.ok(found.length <= edges, `${found.length} permutations of images:\n${found.join("\n")}`);
   });
 
-test("too few convolutions, few channels, and convolutions that are not better stay as they are", () => {
+test("too few convolutions, few channels, groups, and convolutions that are not better stay as they are", () => {
+  const grouped = both(
+    (x, a, b) =>
+      weft
+        .conv2d(weft.conv2d(x, a, { groups: 8 }), b, { groups: 8 })
+        .square()
+        .sum(),
+    [draw([2, 32, 8, 8], 1), draw([32, 4, 3, 3], 2), draw([32, 4, 3, 3], 3)],
+  );
+  assert.equal(grouped.moved, grouped.fn);
   const patches = both(
     (x, w, head) => weft.conv2d(x, w, { stride: 4 }).reshape([2, 16, 4]).transpose(1, 2).matmul(head).square().sum(),
     [draw([2, 3, 8, 8], 1), draw([16, 3, 4, 4], 2), draw([16, 4], 3)],

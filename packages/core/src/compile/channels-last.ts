@@ -7,6 +7,7 @@ import {
   inScope,
   isOp,
   type Node,
+  numel,
   type OpName,
   range,
   type Shape,
@@ -20,8 +21,10 @@ import { rebuild } from "../transform/index.js";
  */
 type Moved = number;
 
-/** Fewer convolutions do not pay for the permutations at the edges. */
-const minConvolutions = 3;
+/** Fewer convolutions (gradients are counted, too) do not pay for the permutations at the edges. */
+const minConvolutions = 8;
+/** Time with channels last, as a share of that with channels first, of convolutions of groups of several channels, and of others. */
+const shares = { grouped: 1.36, other: 0.82 };
 /** Tensor cores multiply channels by eights; convolutions of fewer channels than this do not count. */
 const minChannels = 16;
 
@@ -49,13 +52,11 @@ function permuted(x: Node, axes: readonly number[]): Node {
   return build.reshape(isOp(x, "reshape") ? x.inputs[0] : x, pickAxes(x.shape, axes));
 }
 
-const product = (sizes: Shape): number => sizes.reduce((n, size) => n * size, 1);
-
 /** The axes of channels on the other side of a reshape that keeps the batch, all channels and all positions together; null if none does. */
 function reshapedChannels(from: Shape, to: Shape, moved: Moved): Moved | null {
   if (from[0] !== to[0]) return null;
-  const channels = product(from.slice(1, moved + 1));
-  for (let other = 1; other < to.length; other++) if (product(to.slice(1, other + 1)) === channels) return other;
+  const channels = numel(from.slice(1, moved + 1));
+  for (let other = 1; other < to.length; other++) if (numel(to.slice(1, other + 1)) === channels) return other;
   return null;
 }
 
@@ -110,7 +111,25 @@ function imagesOf(node: Node<"conv">): Node[] {
   return [x, y];
 }
 
-function findRegions(fn: GraphFn, order: readonly Node[], isBetter: (node: Node<"conv">) => boolean): Regions {
+/** Whether convolutions are faster with channels last together, weighted by their arithmetic. */
+function savesTime(convolutions: readonly Node<"conv">[]): boolean {
+  let saved = 0;
+  for (const node of convolutions) {
+    const { x, w, y } = convRoles(node);
+    const { groups } = node.attrs;
+    const isGrouped = groups > 1 && w.shape[1] > 1;
+    const multiplications = numel(y.shape) * numel(w.shape.slice(1));
+    saved += multiplications * (1 - (isGrouped && groups < x.shape[1] ? shares.grouped : shares.other));
+  }
+  return saved > 0;
+}
+
+function findRegions(
+  fn: GraphFn,
+  order: readonly Node[],
+  isBetter: (node: Node<"conv">) => boolean,
+  least: number,
+): Regions {
   const params = new Set(fn.params);
   const users = new Map<Node, Node[]>();
   for (const node of order)
@@ -149,7 +168,7 @@ function findRegions(fn: GraphFn, order: readonly Node[], isBetter: (node: Node<
       const { x, y } = convRoles(node);
       return Math.min(x.shape[1], y.shape[1]) >= minChannels;
     });
-    if (counted.length < minConvolutions) continue;
+    if (counted.length < least || !savesTime(counted)) continue;
     for (const [node, moved] of channels) all.channels.set(node, moved);
     for (const node of convolutions) all.convolutions.add(node);
   }
@@ -272,12 +291,16 @@ class Mover {
 
 /**
  * A function whose convolutions have their channels last where the device's are better so. `isBetter` judges a convolution by its
- * form with channels last.
+ * form with channels last; regions with fewer than `least` convolutions stay as they are.
  */
-export function moveChannelsLast(fn: GraphFn, isBetter: (last: Node<"conv">) => boolean): GraphFn {
+export function moveChannelsLast(
+  fn: GraphFn,
+  isBetter: (last: Node<"conv">) => boolean,
+  least = minConvolutions,
+): GraphFn {
   const order = functionOrder(fn);
   if (!order.some((node) => isOp(node, "conv") && !node.attrs.channelsLast)) return fn;
-  const regions = findRegions(fn, order, (node) => node.shape.length <= 4 && isBetter(probe(node)));
+  const regions = findRegions(fn, order, (node) => node.shape.length <= 4 && isBetter(probe(node)), least);
   if (regions.convolutions.size === 0) return fn;
   const mover = new Mover(regions);
   for (const param of fn.params) mover.add(param, param, 0);

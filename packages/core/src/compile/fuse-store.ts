@@ -54,6 +54,13 @@ function isPart(node: Node, { params, stored, bases }: Grouped): boolean {
   return bases(node).every(({ base }) => params.has(base) || stored.has(base));
 }
 
+/** What is stored in place of a value: a half that it widens has half the bytes, and its readers widen it again. */
+function narrowest(node: Node, { groupOf, through }: Grouped): Node {
+  if (!isOp(node, "cast") || node.dtype !== "float32") return node;
+  const [half] = node.inputs;
+  return isHalf(half.dtype) && groupOf.has(half) && !through.has(half) && !isReduction(half) ? half : node;
+}
+
 /**
  * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
  * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
@@ -85,7 +92,7 @@ export function chooseStored(grouped: Grouped): void {
     // A bias in a half type: libraries read it as it is, and it is not rounded again for every row.
     const rounded = isOp(node, "cast") && isHalf(node.dtype) && widest >= size * 64;
     if (rounded || rematerializer.arithmetic(node) > (repeated ? 3 : 40)) {
-      stored.add(node);
+      stored.add(narrowest(node, grouped));
       continue;
     }
     // In units of the value's own memory.

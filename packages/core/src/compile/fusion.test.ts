@@ -273,3 +273,23 @@ test("a thousand tensors are joined in kernels of limited size", { skip }, async
   assert.deepEqual(await joined.array(), [values, values.map((v) => 2 * v)]);
   assert.deepEqual(await sums.array(), [999_000, 1_998_000]);
 });
+
+test("a half that two kernels read as float32 is stored as it is", () => {
+  weft.setDevice("reference");
+  const shape = [4, 8, 32, 32];
+  const half = build.input(shape, "bfloat16");
+  const chain = [1, 2, 3, 4].reduce<Node>((y) => build.unary("exp", build.mul(y, build.unary("tanh", y))), half);
+  const wide = build.cast(chain, "float32");
+  const mean = build.mul(build.sum(wide, [0, 2, 3]), build.full([8], 1 / 4096, "float32"));
+  const centered = build.sub(wide, build.expand(build.reshape(mean, [1, 8, 1, 1]), shape));
+  const fn = { params: [half], outputs: [build.cast(build.mul(centered, centered), "bfloat16")] };
+  const plan = scheduleFunction(fn, { parallelRows: 1024, longReduction: 4096 });
+  const written = plan.steps.flatMap((step) =>
+    step.kind === "kernel" ? [...step.kernel.written].map((i) => step.kernel.buffers[i]) : [],
+  );
+  const large = written.filter((node) => node.shape.length === 4);
+  assert.deepEqual(
+    large.map(({ dtype }) => dtype),
+    ["bfloat16", "bfloat16"],
+  );
+});
