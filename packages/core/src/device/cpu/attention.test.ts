@@ -119,7 +119,7 @@ test("programs have one kernel for attention and one for its gradient, also wher
     weft.grad((...y: Tensor[]) => byHand(y[0], y[1], y[2]).square().sum(), { argument: [0, 1, 2] })(...x),
   );
   const names = step.kernels(...operands).filter((name) => /^attention|^gemm|^mm/.test(name));
-  assert.deepEqual(names, ["attention_2x80x4x16", "attention_2x80x4x16"]);
+  assert.deepEqual(names, ["attention_2x80x4x16", "attentionGradient_2x80x4x16"]);
 });
 
 test("the same without the instructions for bfloat16 products, and without vectors", {

@@ -49,6 +49,10 @@ export function fitsInPlace(node: Node<"custom">, input: Node, strided: Strided)
   return strided.strides[shape.length - tail] >= shape[shape.length - 1];
 }
 
+/** What the kernel is called in profiles. */
+export const attentionName = (node: Node<"custom">): string =>
+  attentionOf(node)!.gradient ? "attentionGradient" : "attention";
+
 /** The products of the kernel as one of the same work. */
 export function attentionProduct(node: Node<"custom">): NonNullable<KernelWork["product"]> {
   const kernel = attentionOf(node)!;
@@ -65,7 +69,7 @@ interface Addresses {
 }
 
 /** The C statement that runs the kernel; see the description in native/attention.c. */
-export function attentionCall(node: Node<"custom">, operands: readonly Strided[], at: Addresses): string {
+export function attentionStatement(node: Node<"custom">, operands: readonly Strided[], at: Addresses): string {
   const kernel = attentionOf(node)!;
   const { gradient, packed, scale } = kernel;
   const { batch, heads, shared, queries, keys, size, dtype } = attentionShape(node, kernel);

@@ -38,7 +38,7 @@ import {
 } from "../../graph/index.js";
 import type { KernelInfo } from "../contract.js";
 import { bytesReceived, describe, membersOf } from "../group/descriptor.js";
-import { attentionCall, attentionProduct } from "./attention.js";
+import { attentionName, attentionProduct, attentionStatement } from "./attention.js";
 import { libraryCall } from "./library-calls.js";
 import { withPrelude } from "./native-units.js";
 
@@ -294,7 +294,7 @@ class ProgramWriter {
   }
 
   #attention(plan: Schedule, node: Node<"custom">, operands: readonly Strided[]): string {
-    return attentionCall(node, operands, {
+    return attentionStatement(node, operands, {
       input: (i) => this.#at(plan, operands[i].node),
       output: (i) => this.#at(plan, node, i),
     });
@@ -492,7 +492,7 @@ function libraryName(node: Node): string {
   if (isOp(node, "cumsum") && node.attrs.fn !== undefined) return `cum${node.attrs.fn}_${dims}`;
   return node.op === "matmul"
     ? `gemm_${dims}_${node.inputs[1].shape[node.inputs[1].shape.length - 1]}`
-    : `${isOp(node, "custom") ? "attention" : node.op}_${dims}`;
+    : `${isOp(node, "custom") ? attentionName(node) : node.op}_${dims}`;
 }
 
 /** One product per index; sizes and strides are constants, so that all loops unroll. */

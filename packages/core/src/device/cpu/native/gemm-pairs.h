@@ -41,16 +41,15 @@ PAIRS_INLINE void pack_lines(const uint16_t* const at[16], long depth, uint32_t*
 static PAIRS_TARGET void pack_pieces(const half_lines* x, long line, long p, long lines, long depth, uint32_t* out,
                                      long width) {
   const uint16_t* at[16];
-  for (long i = 0; i < width; i += 16)
-    for (long e = 0, run; e < depth; e += run) {
-      const long piece = (p + e) / x->run, offset = (p + e) % x->run;
+  const long first = p / x->run, skipped = p % x->run;
+  for (long i = 0; i < width; i += 16) {
+    const uint16_t* const* from = x->at + first * x->count + line + i;
+    for (long e = 0, run, offset = skipped; e < depth; e += run, offset = 0, from += x->count) {
       run = x->run - offset < depth - e ? x->run - offset : depth - e;
-      for (long q = 0; q < 16; q++) {
-        at[q] = i + q < lines ? x->at[piece * x->count + line + i + q] : NULL;
-        if (at[q]) at[q] += offset;
-      }
+      for (long q = 0; q < 16; q++) at[q] = i + q < lines && from[q] ? from[q] + offset : NULL;
       pack_lines(at, run, out + e / 2 * width + i, width);
     }
+  }
 }
 
 /* Packs "lines" rows or columns of "depth" elements: pair p of line i becomes out[p * width + i]. Element q of line i is
@@ -212,7 +211,7 @@ PAIRS_INLINE void pairs_tile(const half_product* h, const pairs_strip* t, int ro
 
 /* Products with a few columns and many rows: the transposed one has vectors of rows. */
 static int pairs_turns(const half_product* h) {
-  return !h->singles && !h->turned && !h->rows && !h->columns && h->n <= 16 && h->m >= 32;
+  return !h->singles && !h->turned && !h->columns && h->n <= 16 && h->m >= 32;
 }
 
 /* Not 0 where it was computed; 0 without memory. */
@@ -222,6 +221,7 @@ static PAIRS_TARGET int pairs_gemm(const half_product* given) {
     other.m = given->n, other.n = given->m, other.turned = 1;
     other.a = given->b, other.ars = given->bcs, other.acs = given->brs;
     other.b = given->a, other.brs = given->acs, other.bcs = given->ars;
+    other.rows = NULL, other.columns = given->rows;
   }
   const half_product* h = &other;
   uint32_t* left = (uint32_t*)half_memory();
