@@ -140,7 +140,7 @@ const floatUnary: Record<UnaryFn, (x: string, s: string) => string> = {
 };
 
 /** Functions with a shorter form `w_..._h` for results that are rounded to a half type. */
-const halfUnary: ReadonlySet<UnaryFn> = new Set<UnaryFn>(["erfc"]);
+const halfUnary: ReadonlySet<UnaryFn> = new Set<UnaryFn>(["erfc", "exp"]);
 
 const wideSuffix: Partial<Record<DType, string>> = { uint32: "u", int64: "l", uint64: "q" };
 /** Integer functions exist for signed and unsigned numbers of 32 and 64 bits. Narrower dtypes are computed as int32 and wrapped. */

@@ -37,7 +37,7 @@ const costs = new Map<string, FunctionCost>(
 export const functionCost = (fn: UnaryFn | BinaryFn): FunctionCost => costs.get(fn) ?? "simple";
 
 /** Functions that a processor computes by a series or a library, not by an instruction. */
-const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
+export const isTranscendental = (fn: UnaryFn | BinaryFn): boolean =>
   functionCost(fn) === "vectorized" || (functionCost(fn) === "library" && fn !== "mod" && fn !== "floordiv");
 
 export const transcendentalFns: readonly (UnaryFn | BinaryFn)[] = [...unaryFns, ...binaryFns].filter(isTranscendental);

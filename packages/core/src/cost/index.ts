@@ -1,6 +1,6 @@
 // Cost model: the estimated cost of functions, ops, kernels and collectives. The fuser, the code generators and the sharding
 // planner use it; it knows graphs and measured rates, not devices.
-export { functionCost, isExpensive, loopCost, transcendentalFns } from "./functions.js";
+export { functionCost, isExpensive, isTranscendental, loopCost, transcendentalFns } from "./functions.js";
 export {
   classOf,
   costKernels,

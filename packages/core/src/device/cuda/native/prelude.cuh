@@ -185,6 +185,7 @@ W_INLINE float w_quick_inverse(float x) {
   return y;
 }
 #endif
+W_INLINE float w_exp_h(float x) { return expf(x); }
 W_INLINE float w_erfc_h(float x) {
   float a = fminf(fabsf(x), 11.0f), t = w_quick_inverse(fmaf(0.5f, a, 1.0f));
   float q = fmaf(3.260208625464e-02f, t, -1.728468720981e-01f);
