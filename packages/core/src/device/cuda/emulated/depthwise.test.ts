@@ -64,3 +64,27 @@ for (const { size, kernel, options, channels = 8, dtype } of cases)
     const has = (name: string): boolean => launched.some((kernelName) => kernelName.startsWith(`w_depthwise_${name}_`));
     assert.ok((has("apply") || has("tile")) && has("sum"), `${launched}`);
   });
+
+test("depthwise convolutions with channels first are computed with channels last", { skip }, () => {
+  const shapes = [
+    [2, 32, 9, 8],
+    [32, 1, 3, 3],
+    [32, 1, 3, 3],
+    [32, 1, 5, 5],
+  ];
+  const operands = (): weft.Tensor[] => shapes.map((shape, i) => data(shape, i + 1).cast("bfloat16"));
+  const loss = (x: weft.Tensor, ...weights: weft.Tensor[]): weft.Tensor => {
+    const h = weights.reduce((y, w, i) => {
+      const padding = (w.shape[2] - 1) / 2;
+      return weft.silu(weft.conv2d(y, w, { groups: 32, padding, stride: i === 1 ? 2 : 1 }));
+    }, x);
+    return h.cast("float32").square().sum();
+  };
+  const step = weft.jit(weft.grad(loss, { argument: [0, 1, 2, 3] }) as (...x: weft.Tensor[]) => weft.Tensor[]);
+  const launched = agree(() => {
+    const gradients = step(...operands());
+    return gradients.map((g) => g.cast("float32").mul(1 / 16));
+  }, 0.05);
+  const kernels = launched.filter((name) => name.startsWith("w_depthwise_"));
+  assert.equal(kernels.filter((name) => name.startsWith("w_depthwise_sum_")).length, 3, `${launched}`);
+});
