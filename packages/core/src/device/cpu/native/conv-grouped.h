@@ -190,14 +190,26 @@ static void TYPED(image_taps)(const TYPED(geometry) * g, const T* x, T* w, const
         }
 }
 
-/* Memory of a thread, aligned as vectors are, which stays: its pages are touched once. NULL where there is none. */
+/* Memory of a thread, aligned as vectors are. What is not large stays, so that its pages are touched once. NULL where there is none. */
+#define MOST_STAYING (8L << 20)
+typedef struct {
+  T* memory;
+  long have;
+} TYPED(room);
+static __thread TYPED(room) TYPED(own_room);
 static T* TYPED(stay)(long count) {
-  static __thread T* memory;
-  static __thread long have;
-  if (have >= count) return memory;
-  free(memory);
-  have = posix_memalign((void**)&memory, 64, count * sizeof(T)) ? 0 : count;
-  return have ? memory : (memory = NULL);
+  TYPED(room)* room = &TYPED(own_room);
+  if (room->have >= count) return room->memory;
+  free(room->memory);
+  if (posix_memalign((void**)&room->memory, 64, count * sizeof(T))) room->memory = NULL;
+  room->have = room->memory ? count : 0;
+  return room->memory;
+}
+static void TYPED(leave)(void) {
+  TYPED(room)* room = &TYPED(own_room);
+  if (room->have * (long)sizeof(T) <= MOST_STAYING) return;
+  free(room->memory);
+  *room = (TYPED(room)){NULL, 0};
 }
 
 typedef struct {
@@ -277,6 +289,7 @@ static void TYPED(tap_items)(void* const* p, long lo, long hi) {
       }
       TYPED(image_taps)(g, from, j->w, y, vectors * item / j->pieces * LANES, vectors * (item + 1) / j->pieces * LANES);
     }
+  TYPED(leave)();
 }
 /* Bands of rows of images. A band is computed from a copy of the rows that it reads, whose ends are padded with zeros, so that nothing is
    tested along a row. */
@@ -325,6 +338,7 @@ static void TYPED(band_items)(void* const* p, long lo, long hi) {
       if (sums) TYPED(gather)(s, sums, c, j->to, at, (high - low) * each, own);
     }
   }
+  TYPED(leave)();
 }
 /* Whether these loops are for a convolution: channels last. */
 static int TYPED(is_grouped)(const wc_shape* s) {
