@@ -36,6 +36,9 @@ const grouped: Case[] = [
   { groups: 4, each: [1, 1], size: [1, 1], kernel: [3, 3], padding: 1 },
   { groups: 40, each: [1, 1], size: [5, 9], kernel: [3, 3], padding: 1 },
   { groups: 3, each: [4, 2], size: [5, 6], kernel: [3, 3], padding: 1 },
+  { groups: 3, each: [8, 8], size: [5, 7], kernel: [3, 3], padding: 1 },
+  { groups: 2, each: [8, 8], size: [6, 5], kernel: [3, 2], stride: 2, padding: 1 },
+  { groups: 5, each: [4, 4], size: [5, 6], kernel: [2, 3], padding: 1 },
   { groups: 7, each: [1, 3], size: [4, 9], kernel: [2, 3], padding: 1, dilation: 2 },
 ];
 const packed: Case[] = [

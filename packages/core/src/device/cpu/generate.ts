@@ -42,14 +42,15 @@ function halfMatmul({ shape, dtype, inputs: [a] }: Node<"matmul">): boolean {
 /** Groups of fewer channels are direct loops in float32. */
 const enoughChannels = 16;
 
-/** Whether direct loops of the library read and write bfloat16 numbers: `is_grouped` and `is_planes` of native/conv-grouped.h. */
+/** Whether direct loops of the library read and write bfloat16 numbers: `is_grouped` and `is_planes` of native/conv-*.h. */
 function loopsOfHalves(node: Node<"conv">): boolean {
   const { x, w } = convRoles(node);
   const { kind, groups, channelsLast, stride } = node.attrs;
   const channels = x.shape[channelsLast ? x.shape.length - 1 : 1];
   const [ins, outs] = [channels / groups, w.shape[0] / groups];
   if (node.dtype !== "bfloat16" || (kind === "input" && stride.some((n) => n !== 1))) return false;
-  if (channelsLast) return ins <= 4 && outs <= 4 && channels >= 4 && w.shape[0] >= 4;
+  const isFew = (ins <= 4 && outs <= 4) || (ins === 8 && outs === 8);
+  if (channelsLast) return isFew && channels >= 4 && w.shape[0] >= 4;
   return ins <= 8 && outs <= 8 && (groups > 1 || (x.shape[0] > 1 && ins * outs <= 16));
 }
 

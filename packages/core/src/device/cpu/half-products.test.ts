@@ -45,6 +45,9 @@ const sizes: [number, number, number][] = [
   [49, 31, 13],
   [65, 900, 16],
   [12, 20, 96],
+  [2, 31, 64],
+  [4, 66, 150],
+  [7, 1001, 97],
 ];
 
 /** The transposed matrix of one with so many columns. */

@@ -174,11 +174,14 @@ static void query_rows(void* const* p, long lo, long hi) {
   }
 }
 
+/* Numbers in the sums of all parts. */
+#define MOST_SUMS (1L << 28)
 static void gradient(att_job* j, int threads, double work) {
   const long rows = j->batch * j->heads * j->queries, units = j->batch * j->shared;
   const long tiles = (j->keys + j->columns - 1) / j->columns;
-  /* Heads are divided where they do not keep all threads busy. */
-  j->parts = units % threads == 0 || units >= 8L * threads ? 1 : att_least(tiles, (4L * threads + units - 1) / units);
+  /* Heads are divided where they do not keep all threads busy, as far as memory allows: each part has sums for all queries. */
+  const long most = att_most(1, MOST_SUMS / (rows * j->size)), parts = (2L * threads + units - 1) / units;
+  j->parts = units % threads == 0 || units >= 8L * threads ? 1 : att_least(att_least(tiles, parts), most);
   j->delta = malloc(sizeof(float) * rows);
   j->wide = calloc(j->parts * rows * j->size, sizeof(float));
   if (j->delta && j->wide) {

@@ -5,90 +5,7 @@
 // results are rounded once.
 #pragma once
 
-typedef T TYPED(vec) __attribute__((vector_size(64), aligned(sizeof(T)), may_alias));
-enum { TYPED(lanes) = 64 / sizeof(T) };
-#define LANES ((long)TYPED(lanes))
-#define UNROLL _Pragma("GCC unroll 16")
-#define ALWAYS static inline __attribute__((always_inline))
-
-/* bfloat16 numbers (dtype 4) are widened to T and rounded at the end. */
-#if BYTES == 4
-#define IS_HALF(s) ((s)->dtype == 4)
-#else
-#define IS_HALF(s) ((s)->dtype < 0)
-#endif
-#if BYTES == 4
-typedef uint32_t TYPED(bits) __attribute__((vector_size(64), may_alias));
-typedef uint16_t TYPED(halves) __attribute__((vector_size(32), aligned(2), may_alias));
-#endif
-/* Elements [first, first + count) of a tensor: vectors, of which the last one begins earlier where it would not be whole. */
-ALWAYS void TYPED(widen)(const wc_shape* s, const void* from, long first, long count, T* to) {
-#if BYTES == 4
-  if (IS_HALF(s)) {
-    const uint16_t* at = (const uint16_t*)from + first;
-    for (long i = 0; count >= LANES && i < count; i += LANES) {
-      const long q = i + LANES <= count ? i : count - LANES;
-      *(TYPED(vec)*)(to + q) =
-          (TYPED(vec))(__builtin_convertvector(*(const TYPED(halves)*)(at + q), TYPED(bits)) << 16);
-    }
-    for (long i = 0; i < count && count < LANES; i++) to[i] = w_from_bfloat(at[i]);
-    return;
-  }
-#else
-  (void)s;
-#endif
-  const T* at = (const T*)from + first;
-  for (long i = 0; count >= LANES && i < count; i += LANES) {
-    const long q = i + LANES <= count ? i : count - LANES;
-    *(TYPED(vec)*)(to + q) = *(const TYPED(vec)*)(at + q);
-  }
-  if (count < LANES) memcpy(to, at, count * sizeof(T));
-}
-ALWAYS void TYPED(narrow)(const T* from, void* to, long first, long count) {
-  for (long i = 0; i < count; i++) ((uint16_t*)to)[first + i] = w_to_bfloat((float)from[i]);
-}
-ALWAYS void TYPED(put)(const wc_shape* s, void* to, long at, T value) {
-  if (IS_HALF(s)) ((uint16_t*)to)[at] = w_to_bfloat((float)value);
-  else ((T*)to)[at] = value;
-}
-
-/* Pixels [first, first + count) of "total" with "own" channels each, to places that are "pitch" apart, and back. What does not fill a
-   vector is copied with what follows it, where that is in memory too: later pixels write it again. */
-ALWAYS void TYPED(spread)(const wc_shape* s, const void* from, long first, long count, long total, long own, T* to,
-                          long pitch) {
-  if (pitch == own) {
-    TYPED(widen)(s, from, first * own, count * own, to);
-    return;
-  }
-  for (long p = 0; p < count; p++)
-    for (long v = 0; v < own; v += LANES) {
-      const long at = (first + p) * own + v;
-      TYPED(widen)(s, from, at,
-                   at + LANES <= total * own ? LANES
-                   : own - v < LANES         ? own - v
-                                             : LANES,
-                   to + p * pitch + v);
-    }
-}
-ALWAYS void TYPED(gather_part)(const wc_shape* s, const T* from, void* to, long at, long count) {
-  if (IS_HALF(s))
-    for (long i = 0; i < count; i++) ((uint16_t*)to)[at + i] = w_to_bfloat((float)from[i]);
-  else
-    for (long i = 0; i < count; i++) ((T*)to)[at + i] = from[i];
-}
-static void TYPED(gather)(const wc_shape* s, const T* from, long pitch, void* to, long first, long count, long own) {
-  if (pitch == own) {
-    TYPED(gather_part)(s, from, to, first * own, count * own);
-    return;
-  }
-  const long end = (first + count) * own;
-  for (long p = 0; p < count; p++)
-    for (long v = 0; v < own; v += LANES) {
-      const long at = (first + p) * own + v;
-      if (at + LANES <= end) TYPED(gather_part)(s, from + p * pitch + v, to, at, LANES);
-      else TYPED(gather_part)(s, from + p * pitch + v, to, at, own - v < LANES ? own - v : LANES);
-    }
-}
+#include "conv-copy.h"
 
 /* Result i of an axis reads place a * i + b * k + c of the source for tap k. */
 typedef struct {
@@ -273,14 +190,26 @@ static void TYPED(image_taps)(const TYPED(geometry) * g, const T* x, T* w, const
         }
 }
 
-/* Memory of a thread, aligned as vectors are, which stays: its pages are touched once. NULL where there is none. */
+/* Memory of a thread, aligned as vectors are. What is not large stays, so that its pages are touched once. NULL where there is none. */
+#define MOST_STAYING (8L << 20)
+typedef struct {
+  T* memory;
+  long have;
+} TYPED(room);
+static __thread TYPED(room) TYPED(own_room);
 static T* TYPED(stay)(long count) {
-  static __thread T* memory;
-  static __thread long have;
-  if (have >= count) return memory;
-  free(memory);
-  have = posix_memalign((void**)&memory, 64, count * sizeof(T)) ? 0 : count;
-  return have ? memory : (memory = NULL);
+  TYPED(room)* room = &TYPED(own_room);
+  if (room->have >= count) return room->memory;
+  free(room->memory);
+  if (posix_memalign((void**)&room->memory, 64, count * sizeof(T))) room->memory = NULL;
+  room->have = room->memory ? count : 0;
+  return room->memory;
+}
+static void TYPED(leave)(void) {
+  TYPED(room)* room = &TYPED(own_room);
+  if (room->have * (long)sizeof(T) <= MOST_STAYING) return;
+  free(room->memory);
+  *room = (TYPED(room)){NULL, 0};
 }
 
 typedef struct {
@@ -293,6 +222,32 @@ typedef struct {
   atomic_int failed;
 } TYPED(grouped_job);
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define PICK(from, places) __builtin_shuffle(from, places)
+#else
+static inline TYPED(vec) TYPED(pick)(TYPED(vec) from, TYPED(places) places) {
+  TYPED(vec) to;
+  for (long i = 0; i < LANES; i++) to[i] = from[places[i]];
+  return to;
+}
+#define PICK(from, places) TYPED(pick)(from, places)
+#endif
+/* The same where groups have as many channels as results: those that a vector of results reads are a vector, too. */
+static void TYPED(parted_vectors)(const wc_shape* s, const TYPED(geometry) * g, const void* image, long first,
+                                  long count, T* copy) {
+  const long c = g->channels, parts = g->parts, own = s->c, end = s->n * wc_volume(g->from) * own;
+  TYPED(places) places[8];
+  for (long part = 0; part < parts; part++)
+    for (long i = 0; i < LANES; i++) places[part][i] = i / parts * parts + part;
+  for (long p = 0; p < count; p++)
+    for (long v = 0; v < c; v += LANES) {
+      const long at = (first + p) * own + v;
+      TYPED(vec) from = {0};
+      TYPED(widen)(s, image, at, at + LANES <= end ? LANES : own - v < LANES ? own - v : LANES, (T*)&from);
+      for (long part = 0; part < parts; part++)
+        *(TYPED(vec)*)(copy + (p * parts + part) * c + v) = PICK(from, places[part]);
+    }
+}
 /* "count" pixels of an image with a copy of every channel that a result channel reads, as parts. */
 static void TYPED(parted)(const wc_shape* s, const TYPED(geometry) * g, const void* image, long first, long count,
                           T* copy) {
@@ -301,6 +256,10 @@ static void TYPED(parted)(const wc_shape* s, const TYPED(geometry) * g, const vo
   const long each = back ? s->c / s->groups : s->o / s->groups;
   if (s->c == s->groups && s->o == s->groups) {
     TYPED(spread)(s, image, first, count, s->n * wc_volume(g->from), own, copy, c);
+    return;
+  }
+  if (s->c == s->o && LANES % parts == 0) {
+    TYPED(parted_vectors)(s, g, image, first, count, copy);
     return;
   }
   for (long p = 0; p < count; p++)
@@ -330,6 +289,7 @@ static void TYPED(tap_items)(void* const* p, long lo, long hi) {
       }
       TYPED(image_taps)(g, from, j->w, y, vectors * item / j->pieces * LANES, vectors * (item + 1) / j->pieces * LANES);
     }
+  TYPED(leave)();
 }
 /* Bands of rows of images. A band is computed from a copy of the rows that it reads, whose ends are padded with zeros, so that nothing is
    tested along a row. */
@@ -378,11 +338,13 @@ static void TYPED(band_items)(void* const* p, long lo, long hi) {
       if (sums) TYPED(gather)(s, sums, c, j->to, at, (high - low) * each, own);
     }
   }
+  TYPED(leave)();
 }
 /* Whether these loops are for a convolution: channels last. */
 static int TYPED(is_grouped)(const wc_shape* s) {
   const long in = s->c / s->groups, out = s->o / s->groups;
-  if (!s->last || in > 4 || out > 4 || s->o < 4 || s->c < 4) return 0;
+  const int few = in <= 4 && out <= 4, equal = in == 8 && out == 8;
+  if (!s->last || !(few || equal) || s->o < 4 || s->c < 4) return 0;
   return s->kind != 1 || s->stride[0] * s->stride[1] * s->stride[2] == 1;
 }
 /* Elements of the rows of a band: most of them stay in the second-level cache. */

@@ -209,6 +209,62 @@ PAIRS_INLINE void pairs_tile(const half_product* h, const pairs_strip* t, int ro
   }
 }
 
+/* Up to "rows" rows times strips of "lines" cache lines of a matrix whose rows are contiguous: pairs are zipped in registers. The matrix
+   is read once, and its next rows are asked for. */
+PAIRS_INLINE void pairs_down_strips(const half_product* h, const uint32_t* a, int rows, int lines) {
+  const __m512i low = _mm512_set_epi32(0x2f000f, 0x2e000e, 0x2d000d, 0x2c000c, 0x2b000b, 0x2a000a, 0x290009, 0x280008,
+                                       0x270007, 0x260006, 0x250005, 0x240004, 0x230003, 0x220002, 0x210001, 0x200000);
+  const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+  for (long j = 0; j < h->n; j += 32 * lines) {
+    __m512 sums[8][4];
+    __mmask32 masks[2];
+#pragma GCC unroll 2
+    for (int q = 0; q < lines; q++) masks[q] = first_lanes(h->n - j - 32 * q);
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+      for (int q = 0; q < 2 * lines; q++) sums[i][q] = _mm512_setzero_ps();
+    const uint16_t* b = h->b + j;
+    for (long p = 0; p < (h->k + 1) / 2; p++, b += 2 * h->brs) {
+      const int two = 2 * p + 1 < h->k;
+      __m512bh y[4];
+#pragma GCC unroll 2
+      for (int q = 0; q < lines; q++) {
+        const __m512i u = _mm512_maskz_loadu_epi16(masks[q], b + 32 * q);
+        const __m512i v = _mm512_maskz_loadu_epi16(two ? masks[q] : 0, b + h->brs + 32 * q);
+        _mm_prefetch((const char*)(b + 16 * h->brs + 32 * q), _MM_HINT_T0);
+        _mm_prefetch((const char*)(b + 17 * h->brs + 32 * q), _MM_HINT_T0);
+        y[2 * q] = (__m512bh)_mm512_permutex2var_epi16(u, low, v);
+        y[2 * q + 1] = (__m512bh)_mm512_permutex2var_epi16(u, high, v);
+      }
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; i++) {
+        const __m512bh x = (__m512bh)_mm512_set1_epi32((int)a[p * 16 + i]);
+#pragma GCC unroll 4
+        for (int q = 0; q < 2 * lines; q++) sums[i][q] = _mm512_dpbf16_ps(sums[i][q], x, y[q]);
+      }
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < rows; i++)
+#pragma GCC unroll 4
+      for (int q = 0; q < 2 * lines; q++)
+        if (i < h->m)
+          _mm256_mask_storeu_epi16((uint16_t*)h->c + i * h->crs + j + 16 * q, (__mmask16)first_lanes(h->n - j - 16 * q),
+                                   (__m256i)_mm512_cvtneps_pbh(sums[i][q]));
+  }
+}
+/* Whether a product has few rows for its matrix: copies of the matrix do not pay. */
+static int pairs_downs(const half_product* h) {
+  return !h->singles && !h->rows && !h->columns && h->write == HALF_ROUND && h->m <= 8 && h->bcs == 1 && h->n >= 64 &&
+         (h->k + 1) / 2 * 16 <= HALF_PANEL;
+}
+static PAIRS_TARGET void pairs_down(const half_product* h, uint32_t* memory) {
+  pack_pairs(h->a, h->ars, h->acs, h->m, h->k, memory, 16);
+  if (h->m <= 2) pairs_down_strips(h, memory, 2, 2);
+  else if (h->m <= 4) pairs_down_strips(h, memory, 4, 2);
+  else pairs_down_strips(h, memory, 8, 1);
+}
+
 /* Products with a few columns and many rows: the transposed one has vectors of rows. */
 static int pairs_turns(const half_product* h) {
   return !h->singles && !h->turned && !h->columns && h->n <= 16 && h->m >= 32;
@@ -226,6 +282,10 @@ static PAIRS_TARGET int pairs_gemm(const half_product* given) {
   const half_product* h = &other;
   uint32_t* left = (uint32_t*)half_memory();
   if (!left) return 0;
+  if (pairs_downs(given)) {
+    pairs_down(given, left);
+    return 1;
+  }
   uint32_t* right = left + HALF_PANEL;
   float* held = (float*)(right + HALF_DEPTH / 2 * HALF_STRIP);
   const int whole = h->k <= HALF_DEPTH, tall = h->n <= 16 && !h->turned;
