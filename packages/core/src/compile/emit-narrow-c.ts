@@ -2,9 +2,18 @@
 // along a short row would be partly empty, and joining their lanes at its end would cost more than the row. Rows that overlap, such as
 // windows, lie next to each other already: they are read where they are.
 import { isExpensive } from "../cost/index.js";
-import { bytesOf, type DType, isComplex, kindOf, numel } from "../graph/index.js";
+import { bytesOf, type DType, isComplex, kindOf, numel, range } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
-import { chooseStash, initial, isArg, linearAddress, loadsUnder, mentionsAny, unpackIndex } from "./emit-common.js";
+import {
+  chooseStash,
+  initial,
+  isArg,
+  linearAddress,
+  loadsUnder,
+  maxSharedLines,
+  mentionsAny,
+  unpackIndex,
+} from "./emit-common.js";
 import type { KExpr, LoopKernel, LoopVariable, Reduction, Store } from "./kernel.js";
 import { computeType, storageType, storeText, wrapText } from "./scalar.js";
 import type { Tally } from "./tally.js";
@@ -19,6 +28,8 @@ const longest = 512;
 const tileBytes = 32 << 10;
 const rowCounts = [64, 32, 16];
 const vectorLanes = 16;
+/** Elements of a row that are reduced at a time. */
+const elementsAtOnce = 4;
 
 interface Tile {
   name: string;
@@ -199,15 +210,28 @@ export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; 
       element.add(`${stash.name}[${place}] = ${value[0]};`);
     }
     rowLoop([]);
-    body.push(
-      `    for (long ${variable} = 0; ${variable} < ${length}; ${variable}++) {`,
+    // Several elements of a row at a time: accumulators are read and written once.
+    const isShared = stores.length + fresh.size === 0 && element.lines.length <= maxSharedLines;
+    const shared = isShared ? length - (length % elementsAtOnce) : 0;
+    const overRows = (lines: readonly string[]): string[] => [
       '      _Pragma("omp simd")',
       `      for (long r_ = 0; r_ < ${along === null ? rows : "count"}; r_++) {`,
       ...[...index, ...restored(known)].map((l) => `        ${l}`),
-      ...element.lines,
+      ...lines,
       "      }",
       "    }",
-    );
+    ];
+    const several = range(elementsAtOnce).flatMap((k) => [
+      `        { const long ${variable} = e_ + ${k};`,
+      ...element.lines,
+      "        }",
+    ]);
+    if (shared > 0) body.push(`    for (long e_ = 0; e_ < ${shared}; e_ += ${elementsAtOnce}) {`, ...overRows(several));
+    if (shared < length)
+      body.push(
+        `    for (long ${variable} = ${shared}; ${variable} < ${length}; ${variable}++) {`,
+        ...overRows(element.lines),
+      );
     finished.push(...reductions);
     const wrapped = reductions.flatMap((r) => {
       const name = `a${r.slot}[r_]`;

@@ -1,7 +1,9 @@
 // Forms of kernels for places of extremes in columns, for elements that are read by indices, and for scattered products and extremes that
 // threads share. Values are computed here in plain JavaScript.
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
 import { test } from "node:test";
+import { fileURLToPath } from "node:url";
 import * as weft from "../../index.js";
 import { CpuDevice } from "./index.js";
 
@@ -206,4 +208,22 @@ test("columns of many rows: few, uneven and shared by rows that are read by indi
     }).reduce((s, v) => s + v, 0),
   );
   assert.deepEqual(found, expected);
+});
+
+test("on the oldest processors of x86-64, values are the same", {
+  skip: skip || (process.arch !== "x64" ? "another processor" : process.env.WEFT_OLD_PROCESSOR === "1"),
+}, () => {
+  const env = { ...process.env, WEFT_CC_FLAGS: "-march=x86-64", WEFT_OLD_PROCESSOR: "1", NODE_TEST_CONTEXT: undefined };
+  const file = (name: string): string => fileURLToPath(new URL(`${name}.test.js`, import.meta.url));
+  const parts = [
+    ["column-forms", "places of extremes|elements by indices"],
+    ["kernel-forms", "transposed operands|exponentials and error functions"],
+    ["vector-math", "^(exp|sin|cos) of float64"],
+  ];
+  for (const [name, pattern] of parts) {
+    const args = ["--test", `--test-name-pattern=${pattern}`, file(name)];
+    const done = spawnSync(process.execPath, args, { encoding: "utf8", env });
+    assert.equal(done.status, 0, done.stdout.slice(-3000));
+    assert.doesNotMatch(done.stdout, /^# pass 0$/m);
+  }
 });

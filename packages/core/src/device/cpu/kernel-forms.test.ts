@@ -24,6 +24,8 @@ test("transposed operands of every width and odd sizes", { skip }, async () => {
     [9, 17],
     [65, 130],
     [16, 8],
+    [31, 60],
+    [44, 25],
   ];
   const inputs = shapes.flatMap((shape) => dtypes.map((dtype) => filled(shape, dtype)));
   const all = weft.jit((...xs: Tensor[]) => xs.map((x) => weft.real(x.transpose().add(1))));

@@ -34,7 +34,8 @@
 #define W_JOIN_(a, b) a##b
 #define W_JOIN(a, b) W_JOIN_(a, b)
 
-/* to[j * pitch + i] = from[i * stride + j] for i < rows and j < columns, in elements of B bytes. */
+/* to[j * pitch + i] = from[i * stride + j] for i < rows and j < columns, in elements of B bytes. Rows and columns that are left beside whole
+   blocks are copied by blocks that overlap others, if they are not few. */
 #define W_TRANSPOSE(B, T)                                                                                              \
   static __attribute__((noinline, unused)) void w_transpose_##B(const void* x, long stride, void* out, long pitch,     \
                                                                 long rows, long columns) {                             \
@@ -46,8 +47,11 @@
     const one* from = (const one*)x;                                                                                   \
     one* to = (one*)out;                                                                                               \
     const long down = W_IN_BLOCKS * rows / n * n, across = columns / n * n;                                            \
-    for (long i = 0; i < down; i += n)                                                                                 \
-      for (long j = 0; j < across; j += n) {                                                                           \
+    const long most_down = down > 0 && rows - down >= n / 4 ? rows : down;                                             \
+    const long most_across = across > 0 && columns - across >= n / 2 ? columns : across;                               \
+    for (long row = 0; row < most_down; row += n)                                                                      \
+      for (long column = 0; column < most_across; column += n) {                                                       \
+        const long i = row < down ? row : rows - n, j = column < across ? column : columns - n;                        \
         own a[n], b[n];                                                                                                \
         _Pragma("GCC unroll 16") for (int k = 0; k < n; k++) a[k] = (own) * (const vec*)(from + (i + k) * stride + j); \
         _Pragma("GCC unroll 16") for (int bit = 1; bit < n; bit *= 2) {                                                \
@@ -59,10 +63,10 @@
         }                                                                                                              \
         _Pragma("GCC unroll 16") for (int k = 0; k < n; k++) * (vec*)(to + (j + k) * pitch + i) = (vec)a[k];           \
       }                                                                                                                \
-    for (long j = across; j < columns; j++)                                                                            \
+    for (long j = most_across; j < columns; j++)                                                                       \
       for (long i = 0; i < down; i++) to[j * pitch + i] = from[i * stride + j];                                        \
     for (long i = down; i < rows; i++)                                                                                 \
-      for (long j = 0; j < columns; j++) to[j * pitch + i] = from[i * stride + j];                                     \
+      for (long j = most_down > down ? most_across : 0; j < columns; j++) to[j * pitch + i] = from[i * stride + j];    \
   }
 W_TRANSPOSE(1, uint8_t)
 W_TRANSPOSE(2, uint16_t)
