@@ -6,8 +6,11 @@ import { elementwiseOps } from "../ops/index.js";
 import { isReduction } from "./fuse-rules.js";
 import { isView } from "./views.js";
 
-/** Loads and cost of an element, and the loads of all gathers for each element of the value. */
-const most = { loads: 4, cost: 24, times: 10 };
+/**
+ * Loads and cost of an element, and the loads of all gathers for each element of the value: fewer where an element has more loads than
+ * two, as in gradients of interpolations.
+ */
+const most = { loads: 4, cost: 24, times: (loads: number): number => (loads > 2 ? 4 : 10) };
 /** Operands that are smaller than the value by this factor stay in caches: tables of indices and weights. */
 const smaller = 64;
 
@@ -54,5 +57,5 @@ export function isGatheredThrough(source: Node, reads: number, users: readonly N
       stack.push(...indices);
     } else stack.push(...at.inputs);
   }
-  return loads <= most.loads && cost <= most.cost && loads * reads <= most.times * numel(source.shape);
+  return loads <= most.loads && cost <= most.cost && loads * reads <= most.times(loads) * numel(source.shape);
 }

@@ -14,9 +14,8 @@ export interface LibraryCalls {
 
 const aligned = (bytes: number): number => Math.ceil(bytes / 256) * 256;
 
-/** Threads of the scan kernels (W_SCAN_THREADS), and rounds of a tile (W_SCAN_ROUNDS). */
+/** Threads of the scan kernels (W_SCAN_THREADS). */
 const scanThreads = 256;
-const scanRounds = 2;
 /** Threads that keep the memory of a large GPU busy. */
 const busyThreads = 132 * 2048;
 /** Shorter segments cost more in their sums than they gain. */
@@ -26,7 +25,7 @@ interface ScanShape {
   lines: number;
   n: number;
   inner: number;
-  /** Pieces of a line, and elements per piece. Contiguous lines are divided into tiles, of which blocks take one after the other. */
+  /** Pieces of a line, and elements per piece. */
   segments: number;
   length: number;
   /** Bytes of an element, and of a sum. */
@@ -62,29 +61,14 @@ function scanShape(node: Node<"cumsum">): ScanShape {
   const [outer, n, inner] = [numel(shape.slice(0, axis)), shape[axis], numel(shape.slice(axis + 1)) * parts];
   const lines = outer * inner;
   const bytes = bytesOf(dtype) / parts;
-  const common = { lines, n, inner, bytes, sumBytes: sumBytesOf(dtype) };
-  if (inner === 1) {
-    // Rounds of two vectors per thread.
-    const round = scanThreads * Math.min(16, 32 / bytes);
-    const isDivided = n > round && lines < (2 * busyThreads) / scanThreads;
-    const length = isDivided ? round * scanRounds : Math.max(1, n);
-    return { ...common, segments: Math.max(1, Math.ceil(n / length)), length };
-  }
-  // A thread per segment.
-  const rounds = Math.ceil(n / minSegment);
-  const wanted = Math.max(1, Math.min(rounds, Math.floor(busyThreads / Math.max(1, lines))));
-  const length = Math.ceil(rounds / wanted) * minSegment;
-  return { ...common, segments: Math.ceil(n / length), length };
-}
-
-/**
- * Bytes of what tiles of contiguous lines share: a ticket, then the sums that they publish, of themselves and of 32 and 1,024 of them, in
- * words of 32 bits and a flag.
- */
-const ticketBytes = 256;
-function sharedBytes({ lines, segments, sumBytes }: ScanShape): number {
-  const groups = Math.ceil(segments / 32);
-  return ticketBytes + lines * (segments + groups + Math.ceil(groups / 32)) * (sumBytes > 4 ? 16 : 8);
+  // Contiguous lines: a block per segment, rounds of two vectors per thread, and twice as many blocks as run at once, so that the
+  // second pass finds the end of the operand in the cache. Others: a thread per segment.
+  const round = inner === 1 ? scanThreads * Math.min(16, 32 / bytes) : minSegment;
+  const wanted = (inner === 1 ? (2 * busyThreads) / scanThreads : busyThreads) / Math.max(1, lines);
+  const rounds = Math.ceil(n / round);
+  const segments = Math.max(1, Math.min(rounds, Math.floor(wanted)));
+  const length = Math.ceil(rounds / segments) * round;
+  return { lines, n, inner, segments: Math.ceil(n / length), length, bytes, sumBytes: sumBytesOf(dtype) };
 }
 
 export function launchScan(
@@ -93,26 +77,22 @@ export function launchScan(
   { x, out, workspace }: { x: number; out: number; workspace: number },
   calls: LibraryCalls,
 ): void {
-  const shape = scanShape(node);
-  const { lines, n, inner, segments, length, bytes } = shape;
+  const { lines, n, inner, segments, length, bytes } = scanShape(node);
   const reverse = Number(node.attrs.reverse);
+  const sums = segments > 1 ? workspace : 0;
   if (inner === 1) {
     const isAligned = (size: number, at: number): boolean => (n * size) % 16 === 0 && at % 16 === 0;
     const wide = Number(isAligned(bytesOf(node.inputs[0].dtype), x) && isAligned(bytes, out));
-    if (segments === 1) {
-      calls.launch(`w_scan_lines_${type}`, lines, scanThreads, [x, out, n, reverse, wide]);
-      return;
-    }
-    calls.zero(workspace, sharedBytes(shape));
-    const args = [x, out, workspace, workspace + ticketBytes, n, segments, reverse, wide];
-    calls.launch(`w_scan_tiles_${type}`, lines * segments, scanThreads, args);
+    const blocks = lines * segments;
+    if (segments > 1)
+      calls.launch(`w_scan_sums_${type}`, blocks, scanThreads, [x, sums, n, segments, length, reverse, wide]);
+    calls.launch(`w_scan_lines_${type}`, blocks, scanThreads, [x, out, sums, n, segments, length, reverse, wide]);
     return;
   }
   const blocks = Math.ceil((lines * segments) / scanThreads);
-  const sums = segments > 1 ? workspace : 0;
-  const args = [lines, n, inner, segments, length, reverse];
-  if (segments > 1) calls.launch(`w_scan_column_sums_${type}`, blocks, scanThreads, [x, sums, ...args]);
-  calls.launch(`w_scan_columns_${type}`, blocks, scanThreads, [x, out, sums, ...args]);
+  const shape = [lines, n, inner, segments, length, reverse];
+  if (segments > 1) calls.launch(`w_scan_column_sums_${type}`, blocks, scanThreads, [x, sums, ...shape]);
+  calls.launch(`w_scan_columns_${type}`, blocks, scanThreads, [x, out, sums, ...shape]);
 }
 
 /** Threads of a block in passes over memory, digits of a pass (W_DIGITS), and elements per thread (W_SORT_ITEMS). */
@@ -291,10 +271,8 @@ export function launchOrder(shape: SortShape, type: string, how: SortRun, calls:
 /** Bytes of scratch memory of a running sum or argsort. */
 export function scanSortWorkspace(node: Node): number {
   if (isOp(node, "cumsum")) {
-    const shape = scanShape(node);
-    if (shape.segments === 1) return 0;
-    if (shape.inner > 1) return aligned(shape.lines * shape.segments * shape.sumBytes);
-    return aligned(sharedBytes(shape));
+    const { lines, segments, sumBytes } = scanShape(node);
+    return segments > 1 ? aligned(lines * segments * sumBytes) : 0;
   }
   return isOp(node, "argsort") ? orderWorkspace(sortShape(node)) : 0;
 }

@@ -184,10 +184,13 @@ function launchLists(
     ]);
   if (total > lightRow) {
     const lists = [counts, offsets, cursor, heavy, list];
-    const args = [base, indices, updates, out, ...lists, before, n, after, count, Number(sorted)];
+    const most = Math.ceil(total / lightRow);
+    if (!sorted)
+      calls.launch("w_scatter_order", Math.min(calls.multiprocessors, most), 1024, [indices, ...lists, n, count]);
     // Many rows of some hundred updates: several of them on a multiprocessor at once.
     const [threads, each] = total <= rows * mediumRow ? [256, 4] : [1024, 1];
-    const blocks = Math.min(each * calls.multiprocessors, Math.ceil(total / lightRow));
+    const blocks = Math.min(each * calls.multiprocessors, most * before * Math.ceil(after / 32));
+    const args = [base, updates, out, ...lists, before, n, after, count];
     calls.launch(`w_scatter_heavy_${type}`, blocks, threads, args);
   }
 }

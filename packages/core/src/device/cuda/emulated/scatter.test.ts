@@ -13,6 +13,8 @@ interface Case {
   after: number;
   dtype?: weft.DType;
   base?: boolean;
+  /** Nine of ten updates have one place, such as padding. */
+  isSkewed?: boolean;
   kernel: RegExp;
 }
 const cases: Record<string, Case> = {
@@ -34,18 +36,36 @@ const cases: Record<string, Case> = {
   "few updates of doubles": { places: 40, updates: 100, after: 128, dtype: "float64", kernel: /^w_scatter_light_f64/ },
   "few updates of halves": { places: 40, updates: 100, after: 256, dtype: "bfloat16", kernel: /^w_scatter_light_bf16/ },
   "some hundred updates per row": { places: 3, updates: 700, after: 40, base: true, kernel: /^w_scatter_heavy_f32/ },
+  "most updates in one row": {
+    places: 40,
+    updates: 6000,
+    after: 70,
+    dtype: "float64",
+    isSkewed: true,
+    kernel: /^w_scatter_order/,
+  },
+  "most updates in one row, sorted in shared memory": {
+    places: 40,
+    updates: 3000,
+    after: 33,
+    dtype: "float64",
+    base: true,
+    isSkewed: true,
+    kernel: /^w_scatter_heavy_f64/,
+  },
   "many numbers in few places": { places: 300, updates: 70000, after: 1, kernel: /^w_scatter_sums_f32/ },
   "many numbers in one place": { places: 1, updates: 70000, after: 1, base: true, kernel: /^w_scatter_sums_f32/ },
   "many numbers in many places": { places: 5000, updates: 70000, after: 1, kernel: /^w_scatter_wide_f32/ },
 };
 
-for (const [name, { places, updates, after, dtype = "float32", base = false, kernel }] of Object.entries(cases))
+for (const [name, { places, updates, after, dtype = "float32", base = false, isSkewed, kernel }] of Object.entries(
+  cases,
+))
   test(`sums by place: ${name}`, { skip }, () => {
     weft.setDevice(device());
     // Some updates have no place.
-    const at = Int32Array.from(
-      { length: updates },
-      (_, i) => ((i * 7919) % (base ? places : places + 1)) - (!base && i % 17 === 3 ? 1 : 0),
+    const at = Int32Array.from({ length: updates }, (_, i) =>
+      isSkewed && i % 10 !== 0 ? 1 : ((i * 7919) % (base ? places : places + 1)) - (!base && i % 17 === 3 ? 1 : 0),
     );
     const numbers = data([updates, after], 1).cast(dtype).realize();
     const start = (base ? data([places, after], 2) : weft.zeros([places, after])).cast(dtype);

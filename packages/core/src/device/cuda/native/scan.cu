@@ -1,7 +1,6 @@
-// Running sums (cumsum), products and extremes on the GPU, all called sums here. Lines are divided where there are fewer of them than the
-// GPU needs: contiguous ones into tiles, which publish their sums for those after them (decoupled look-back, Merrill and Garland 2016),
-// others into segments, which a first pass adds up. The order of additions depends on the shape alone, so that results are the same in
-// every run. Integers may be narrower than the sums of them.
+// Running sums (cumsum), products and extremes on the GPU, all called sums here. Lines are cut into segments where there are fewer
+// lines than the GPU needs: a first pass adds up the segments, the second one starts each at the sum of those before it. The order of
+// additions depends on the shape alone, so that results are the same in every run. Integers may be narrower than the sums of them.
 #include "numbers.cuh"
 #include "prelude.cuh"
 
@@ -59,148 +58,82 @@ template <class N, class T, int COUNT> W_INLINE void w_scan_store(T* line, long 
     if (p < end) line[reverse ? n - 1 - p : p] = N::store(v[k]);
   }
 }
-/* What was scanned of a tile: v becomes its running sums, from those before (carry), which become those after it. */
-template <class J, int COUNT, class S> W_INLINE void w_scan_round(S* v, S* carry, S* parts) {
+/* The sum of one value per thread, the same in every thread. */
+template <class J, class S> W_INLINE S w_scan_total(S x, S* parts) {
   int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-#pragma unroll
-  for (int k = 1; k < COUNT; k++) v[k] = J::join(v[k - 1], v[k]);
-  S sum = v[COUNT - 1];
-  for (int d = 1; d < 32; d *= 2) {
-    S other = __shfl_sync(0xffffffffu, sum, (lane - d) & 31);
-    if (lane >= d) sum = J::join(other, sum);
-  }
+  for (int d = 16; d > 0; d /= 2) x = J::join(x, __shfl_xor_sync(0xffffffffu, x, d));
   __syncthreads();
-  if (lane == 31) parts[warp] = sum;
+  if (lane == 0) parts[warp] = x;
   __syncthreads();
-  S before = *carry, all = *carry;
-  for (int w = 0; w < W_SCAN_THREADS / 32; w++) {
-    if (w < warp) before = J::join(before, parts[w]);
-    all = J::join(all, parts[w]);
-  }
-  S left = __shfl_sync(0xffffffffu, sum, (lane - 1) & 31);
-  if (lane > 0) before = J::join(before, left);
-#pragma unroll
-  for (int k = 0; k < COUNT; k++) v[k] = J::join(before, v[k]);
-  *carry = all;
+  S total = parts[0];
+  for (int w = 1; w < W_SCAN_THREADS / 32; w++) total = J::join(total, parts[w]);
+  return total;
+}
+/* The sum of the segments before one, in which every thread takes part. */
+template <class J, class S> W_INLINE S w_scan_before(const S* sums, long long segment, S* parts) {
+  S x = J::none();
+  for (long long s = threadIdx.x; s < segment; s += W_SCAN_THREADS) x = J::join(x, sums[s]);
+  return w_scan_total<J>(x, parts);
 }
 
-/* Contiguous lines, one block per line. */
-template <class N, class T, class I>
-W_INLINE void w_scan_lines(const I* x, T* out, long long n, int reverse, int wide) {
+/* Contiguous lines, one block per segment. sums: one number per segment, or null where a line is one segment. */
+template <class N, class T, class I> W_INLINE void w_scan_sums(const I* x, typename N::sum* sums, long long n,
+                                                               long long segments, long long length, int reverse,
+                                                               int wide) {
   typedef typename N::sum S;
   typedef w_joined<N> J;
   const int COUNT = w_scan_items<T>::COUNT;
   __shared__ S parts[W_SCAN_THREADS / 32];
-  const I* from = x + (long long)blockIdx.x * n;
-  T* to = out + (long long)blockIdx.x * n;
-  S carry = J::none();
-  for (long long tile = 0; tile < n; tile += W_SCAN_THREADS * COUNT) {
+  long long line = blockIdx.x / segments, from = blockIdx.x % segments * length,
+            to = from + length < n ? from + length : n;
+  S total = J::none();
+  for (long long tile = from; tile < to; tile += W_SCAN_THREADS * COUNT) {
     S v[COUNT];
-    long long pos = tile + threadIdx.x * COUNT;
-    w_scan_load<N, I, COUNT>(from, n, pos, n, reverse, wide, v);
-    w_scan_round<J, COUNT>(v, &carry, parts);
-    w_scan_store<N, T, COUNT>(to, n, pos, n, reverse, wide, v);
-  }
-}
-
-/* Sums that blocks publish for those after them: words of 32 bits of a sum and a flag, each written and read at once, so that nothing
-   has to be ordered. Blocks take their tiles in order, so that whoever is waited for has begun. */
-template <class S> union w_scan_bits {
-  S sum;
-  unsigned bits[sizeof(S) > 4 ? 2 : 1];
-};
-#define W_SCAN_WORDS(S) ((int)(sizeof(w_scan_bits<S>) / 4))
-template <class S> W_INLINE void w_scan_publish(unsigned long long* words, long long at, S x) {
-  w_scan_bits<S> b;
-  b.bits[0] = 0;
-  b.sum = x;
+    w_scan_load<N, I, COUNT>(x + line * n, n, tile + threadIdx.x * COUNT, to, reverse, wide, v);
 #pragma unroll
-  for (int k = 0; k < W_SCAN_WORDS(S); k++) {
-    unsigned long long word = 1ull << 32 | b.bits[k];
-#ifdef W_EMULATED
-    words[at * W_SCAN_WORDS(S) + k] = word;
-#else
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(words + at * W_SCAN_WORDS(S) + k), "l"(word) : "memory");
-#endif
+    for (int k = 0; k < COUNT; k++) total = J::join(total, v[k]);
   }
+  total = w_scan_total<J>(total, parts);
+  if (threadIdx.x == 0) sums[blockIdx.x] = total;
 }
-template <class S> W_INLINE S w_scan_awaited(const unsigned long long* words, long long at) {
-  w_scan_bits<S> b;
-#pragma unroll
-  for (int k = 0; k < W_SCAN_WORDS(S); k++) {
-    unsigned long long word;
-#ifdef W_EMULATED
-    word = words[at * W_SCAN_WORDS(S) + k];
-#else
-    do {
-      asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];"
-                   : "=l"(word)
-                   : "l"(words + at * W_SCAN_WORDS(S) + k)
-                   : "memory");
-    } while (word >> 32 == 0);
-#endif
-    b.bits[k] = (unsigned)word;
-  }
-  return b.sum;
-}
-/* The sum of one value per lane, the same in every lane. */
-template <class J, class S> W_INLINE S w_scan_warp(S x) {
-  for (int d = 16; d > 0; d /= 2) x = J::join(x, __shfl_xor_sync(0xffffffffu, x, d));
-  return x;
-}
-/* Rounds of a tile. */
-#define W_SCAN_ROUNDS 2
-/* Long lines in one pass over memory, in tiles. A tile adds what those before it have published: supers of 32 groups, groups of its
-   super, tiles of its group, always in this order. words: sums of tiles, groups and supers of each line. */
-template <class N, class T, class I> W_INLINE void w_scan_tiles(const I* x, T* out, unsigned* ticket,
-                                                                unsigned long long* words, long long n, long long tiles,
+template <class N, class T, class I> W_INLINE void w_scan_lines(const I* x, T* out, const typename N::sum* sums,
+                                                                long long n, long long segments, long long length,
                                                                 int reverse, int wide) {
   typedef typename N::sum S;
   typedef w_joined<N> J;
-  const int COUNT = w_scan_items<T>::COUNT, ROUND = W_SCAN_THREADS * COUNT;
+  const int COUNT = w_scan_items<T>::COUNT;
   __shared__ S parts[W_SCAN_THREADS / 32];
-  __shared__ S earlier;
-  __shared__ unsigned number;
-  if (threadIdx.x == 0) number = atomicAdd(ticket, 1u);
-  __syncthreads();
-  const long long line = number / tiles, tile = number % tiles, groups = (tiles + 31) / 32, supers = (groups + 31) / 32,
-                  each = tiles + groups + supers, first = tile * ROUND * W_SCAN_ROUNDS + threadIdx.x * COUNT;
-  unsigned long long* own = words + line * each * W_SCAN_WORDS(S);
-  S v[W_SCAN_ROUNDS][COUNT];
+  /* Blocks start from the end, which the pass before left in the cache. */
+  unsigned block = gridDim.x - 1 - blockIdx.x;
+  int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  long long line = block / segments, segment = block % segments, from = segment * length,
+            to = from + length < n ? from + length : n;
+  S carry = sums ? w_scan_before<J>(sums + line * segments, segment, parts) : J::none();
+  for (long long tile = from; tile < to; tile += W_SCAN_THREADS * COUNT) {
+    S v[COUNT];
+    long long pos = tile + threadIdx.x * COUNT;
+    w_scan_load<N, I, COUNT>(x + line * n, n, pos, to, reverse, wide, v);
 #pragma unroll
-  for (int r = 0; r < W_SCAN_ROUNDS; r++)
-    w_scan_load<N, I, COUNT>(x + line * n, n, first + r * ROUND, n, reverse, wide, v[r]);
-  S carry = J::none();
-#pragma unroll
-  for (int r = 0; r < W_SCAN_ROUNDS; r++) w_scan_round<J, COUNT>(v[r], &carry, parts);
-  if (threadIdx.x == 0) w_scan_publish<S>(own, tile, carry);
-  __syncthreads();
-  if (threadIdx.x < 32) {
-    const int lane = threadIdx.x;
-    const long long group = tile / 32, super = group / 32;
-    if (tile % 32 == 31) {
-      S all = w_scan_warp<J>(w_scan_awaited<S>(own, group * 32 + lane));
-      if (lane == 0) w_scan_publish<S>(own, tiles + group, all);
-      __syncwarp();
-      if (group % 32 == 31) {
-        all = w_scan_warp<J>(w_scan_awaited<S>(own, tiles + super * 32 + lane));
-        if (lane == 0) w_scan_publish<S>(own, tiles + groups + super, all);
-      }
+    for (int k = 1; k < COUNT; k++) v[k] = J::join(v[k - 1], v[k]);
+    S sum = v[COUNT - 1];
+    for (int d = 1; d < 32; d *= 2) {
+      S other = __shfl_sync(0xffffffffu, sum, (lane - d) & 31);
+      if (lane >= d) sum = J::join(other, sum);
     }
-    S before = J::none();
-    for (long long s = lane; s < super; s += 32) before = J::join(before, w_scan_awaited<S>(own, tiles + groups + s));
-    if (super * 32 + lane < group) before = J::join(before, w_scan_awaited<S>(own, tiles + super * 32 + lane));
-    if (group * 32 + lane < tile) before = J::join(before, w_scan_awaited<S>(own, group * 32 + lane));
-    before = w_scan_warp<J>(before);
-    if (lane == 0) earlier = before;
-  }
-  __syncthreads();
-  const S before = earlier;
+    __syncthreads();
+    if (lane == 31) parts[warp] = sum;
+    __syncthreads();
+    S before = carry, all = carry;
+    for (int w = 0; w < W_SCAN_THREADS / 32; w++) {
+      if (w < warp) before = J::join(before, parts[w]);
+      all = J::join(all, parts[w]);
+    }
+    S left = __shfl_sync(0xffffffffu, sum, (lane - 1) & 31);
+    if (lane > 0) before = J::join(before, left);
 #pragma unroll
-  for (int r = 0; r < W_SCAN_ROUNDS; r++) {
-#pragma unroll
-    for (int k = 0; k < COUNT; k++) v[r][k] = J::join(before, v[r][k]);
-    w_scan_store<N, T, COUNT>(out + line * n, n, first + r * ROUND, n, reverse, wide, v[r]);
+    for (int k = 0; k < COUNT; k++) v[k] = J::join(before, v[k]);
+    w_scan_store<N, T, COUNT>(out + line * n, n, pos, to, reverse, wide, v);
+    carry = all;
   }
 }
 /* Lines side by side in memory: one thread per line and segment, so that a warp reads 32 neighbors. */
@@ -242,13 +175,14 @@ template <class N, class T, class I> W_INLINE void w_scan_columns(const I* x, T*
   }
 }
 #define W_SCAN(name, N, T, I)                                                                                          \
-  extern "C" __global__ void w_scan_lines_##name(const I* x, T* out, long long n, long long reverse, long long wide) { \
-    w_scan_lines<N, T, I>(x, out, n, (int)reverse, (int)wide);                                                         \
+  extern "C" __global__ void w_scan_sums_##name(const I* x, void* sums, long long n, long long segments,               \
+                                                long long length, long long reverse, long long wide) {                 \
+    w_scan_sums<N, T, I>(x, (typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);                     \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(W_SCAN_THREADS)                                                         \
-      w_scan_tiles_##name(const I* x, T* out, unsigned* ticket, unsigned long long* words, long long n,                \
-                          long long tiles, long long reverse, long long wide) {                                        \
-    w_scan_tiles<N, T, I>(x, out, ticket, words, n, tiles, (int)reverse, (int)wide);                                   \
+  extern "C" __global__ void w_scan_lines_##name(const I* x, T* out, const void* sums, long long n,                    \
+                                                 long long segments, long long length, long long reverse,              \
+                                                 long long wide) {                                                     \
+    w_scan_lines<N, T, I>(x, out, (const typename N::sum*)sums, n, segments, length, (int)reverse, (int)wide);         \
   }                                                                                                                    \
   extern "C" __global__ void w_scan_column_sums_##name(const I* x, void* sums, long long lines, long long n,           \
                                                        long long inner, long long segments, long long length,          \

@@ -1,6 +1,6 @@
 // Scatters by sum and product on the GPU, deterministic: positions are gathered into one list per row, each list is put in order, and a row
 // adds its updates in that order. Light rows take a warp, or a thread per element where rows are narrow; rows with many updates a
-// block, which adds parts side by side. Many updates per row are put in order by argsort before. Integers are added atomically:
+// block for every 32 of their elements, which adds parts side by side: one row may have most of the updates, such as that of padding. Many updates per row are put in order by argsort before. Integers are added atomically:
 // their sums do not depend on the order. Many updates of narrow rows are added atomically in float64, where sums of narrower numbers
 // are exact unless these differ by 2^27 in size or more.
 #include "numbers.cuh"
@@ -143,27 +143,20 @@ template <class N, class T> W_INLINE void w_scatter_narrow(const T* base, const 
     out[to] = N::store(total);
   }
 }
-/* One block per row: positions in order by a bitonic sort, or, where they are too many for it, by reading all
-   indices in order, or already (ready); then its warps, and in narrow rows parts of a warp, add stretches of the list, and the
-   stretches are added in order. */
-template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const int* indices, const T* updates, T* out,
-                                                          const int* counts, const int* offsets, const int* cursor,
-                                                          const int* heavy, int* list, long long before, long long n,
-                                                          long long after, long long count, int ready) {
+/* Puts the lists of rows with many updates in order, one block per row: by a bitonic sort, or, where they are too long for it, by reading
+   all indices in order. */
+extern "C" __global__ void __launch_bounds__(1024)
+    w_scatter_order(const int* indices, const int* counts, const int* offsets, const int* cursor, const int* heavy,
+                    int* list, long long n, long long count) {
   __shared__ int sorted[W_SORTABLE];
-  __shared__ typename N::sum parts[32][33];
-  __shared__ int found[33];
-  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, wide = 1;
-  while (wide < 32 && wide < after) wide *= 2;
-  int column = lane % wide, shares = 32 / wide, share = warp * shares + lane / wide;
-  const int threads = blockDim.x, warps = threads / 32;
+  __shared__ int found[32];
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, threads = blockDim.x, warps = threads / 32;
   for (int h = blockIdx.x; h < cursor[1]; h += gridDim.x) {
     long long r = heavy[h], q = r / n, row = r % n;
     int k = counts[r];
     int* mine = list + offsets[r];
     __syncthreads();
-    if (ready) {
-    } else if (k <= W_SORTABLE) {
+    if (k <= W_SORTABLE) {
       int size = 64;
       while (size < k) size *= 2;
       for (int i = threadIdx.x; i < size; i += threads) sorted[i] = i < k ? mine[i] : 0x7fffffff;
@@ -181,55 +174,66 @@ template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const i
           }
         }
       __syncthreads();
-    } else {
-      const int* all = indices + q * count;
-      int done = 0;
-      for (long long i0 = 0; i0 < count; i0 += threads) {
-        bool hit = i0 + threadIdx.x < count && all[i0 + threadIdx.x] == row;
-        unsigned votes = __ballot_sync(0xffffffffu, hit);
-        __syncthreads();
-        if (lane == 0) found[warp] = __popc(votes);
-        __syncthreads();
-        int at = done;
-        for (int w = 0; w < warps; w++) {
-          if (w < warp) at += found[w];
-          done += found[w];
-        }
-        if (hit) mine[at + __popc(votes & ((1u << lane) - 1))] = (int)(i0 + threadIdx.x);
-      }
-      __threadfence_block();
-      __syncthreads();
+      for (int i = threadIdx.x; i < k; i += threads) mine[i] = sorted[i];
+      continue;
     }
-    const int* ordered = k <= W_SORTABLE && !ready ? sorted : mine;
+    const int* all = indices + q * count;
+    int done = 0;
+    for (long long i0 = 0; i0 < count; i0 += threads) {
+      bool hit = i0 + threadIdx.x < count && all[i0 + threadIdx.x] == row;
+      unsigned votes = __ballot_sync(0xffffffffu, hit);
+      __syncthreads();
+      if (lane == 0) found[warp] = __popc(votes);
+      __syncthreads();
+      int at = done;
+      for (int w = 0; w < warps; w++) {
+        if (w < warp) at += found[w];
+        done += found[w];
+      }
+      if (hit) mine[at + __popc(votes & ((1u << lane) - 1))] = (int)(i0 + threadIdx.x);
+    }
+  }
+}
+/* Rows with many updates, in order: one block per row and 32 of its elements. Its warps, and in narrow rows parts of a warp, add stretches of
+   the list, and the stretches are added in order. */
+template <class N, class T> W_INLINE void w_scatter_heavy(const T* base, const T* updates, T* out, const int* counts,
+                                                          const int* offsets, const int* cursor, const int* heavy,
+                                                          const int* list, long long before, long long n,
+                                                          long long after, long long count) {
+  __shared__ typename N::sum parts[32][33];
+  int warp = threadIdx.x / 32, lane = threadIdx.x % 32, wide = 1;
+  while (wide < 32 && wide < after) wide *= 2;
+  int column = lane % wide, shares = 32 / wide, share = warp * shares + lane / wide;
+  const int warps = blockDim.x / 32;
+  const long long chunks = (after + 31) / 32, pieces = before * chunks;
+  for (long long item = blockIdx.x; item < cursor[1] * pieces; item += gridDim.x) {
+    long long r = heavy[item / pieces], q = r / n, row = r % n, p = item % pieces / chunks;
+    int k = counts[r];
+    const int* ordered = list + offsets[r];
     int stretch = (k + warps * shares - 1) / (warps * shares), from = share * stretch,
         to = from + stretch < k ? from + stretch : k;
-    for (long long p = 0; p < before; p++) {
-      const T* source = updates + (q * before + p) * count * after;
-      long long target = ((q * before + p) * n + row) * after;
-      for (long long c0 = 0; c0 < after; c0 += 32) {
-        long long c = c0 + column;
-        typename N::sum total = w_joined<N>::none();
-        if (c < after) {
-#pragma unroll 4
-          for (int j = from; j < to; j++)
-            total = w_joined<N>::join(total, N::load(source[(long long)ordered[j] * after + c]));
-        }
-        __syncthreads();
-        parts[warp][lane] = total;
-        __syncthreads();
-        /* Stretches of a warp are joined first. */
-        if (lane < wide) {
-          typename N::sum sum = parts[warp][lane];
-          for (int s = 1; s < shares; s++) sum = w_joined<N>::join(sum, parts[warp][s * wide + lane]);
-          parts[warp][lane] = sum;
-        }
-        __syncthreads();
-        if (warp == 0 && lane < wide && c < after) {
-          typename N::sum sum = base ? N::load(base[target + c]) : w_joined<N>::none();
-          for (int w = 0; w < warps; w++) sum = w_joined<N>::join(sum, parts[w][lane]);
-          out[target + c] = N::store(sum);
-        }
-      }
+    const T* source = updates + (q * before + p) * count * after;
+    long long target = ((q * before + p) * n + row) * after, c = item % chunks * 32 + column;
+    typename N::sum total = w_joined<N>::none();
+    if (c < after) {
+#pragma unroll 8
+      for (int j = from; j < to; j++)
+        total = w_joined<N>::join(total, N::load(source[(long long)ordered[j] * after + c]));
+    }
+    __syncthreads();
+    parts[warp][lane] = total;
+    __syncthreads();
+    /* Stretches of a warp are joined first. */
+    if (lane < wide) {
+      typename N::sum sum = parts[warp][lane];
+      for (int s = 1; s < shares; s++) sum = w_joined<N>::join(sum, parts[warp][s * wide + lane]);
+      parts[warp][lane] = sum;
+    }
+    __syncthreads();
+    if (warp == 0 && lane < wide && c < after) {
+      typename N::sum sum = base ? N::load(base[target + c]) : w_joined<N>::none();
+      for (int w = 0; w < warps; w++) sum = w_joined<N>::join(sum, parts[w][lane]);
+      out[target + c] = N::store(sum);
     }
   }
 }
@@ -361,11 +365,10 @@ template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const
     w_scatter_narrow<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count);                  \
   }                                                                                                                    \
   extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      w_scatter_heavy_##name(const T* base, const int* indices, const T* updates, T* out, const int* counts,           \
-                             const int* offsets, const int* cursor, const int* heavy, int* list, long long before,     \
-                             long long n, long long after, long long count, long long ready) {                         \
-    w_scatter_heavy<N, T>(base, indices, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count,  \
-                          (int)ready);                                                                                 \
+      w_scatter_heavy_##name(const T* base, const T* updates, T* out, const int* counts, const int* offsets,           \
+                             const int* cursor, const int* heavy, const int* list, long long before, long long n,      \
+                             long long after, long long count) {                                                       \
+    w_scatter_heavy<N, T>(base, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count);          \
   }
 #define W_WHOLE(name, N, T)                                                                                            \
   extern "C" __global__ void w_scatter_whole_##name(const int* indices, const T* updates, T* out, long long total,     \
