@@ -10,7 +10,7 @@ import { isView } from "./views.js";
  * Loads and cost of an element, and the loads of all gathers for each element of the value: fewer where an element has more loads than
  * two, as in gradients of interpolations.
  */
-const most = { loads: 4, cost: 24, times: (loads: number): number => (loads > 2 ? 4 : 10) };
+const most = { loads: 4, cost: 24, times: (loads: number): number => (loads > 2 ? 6 : 10) };
 /** Operands that are smaller than the value by this factor stay in caches: tables of indices and weights. */
 const smaller = 64;
 
