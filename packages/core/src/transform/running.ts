@@ -3,8 +3,11 @@ import { type ExtremeFn, isOp, type Node, type ScanFn, sameShape } from "../grap
 import { build } from "../ops/index.js";
 import { simplify } from "./simplify.js";
 
-/** Elements that one loop joins after each other. */
-const serialElements = 16;
+/**
+ * Elements that one loop joins after each other. Gradients of products and extrema read each element about as often as a run is long, and
+ * C compilers take minutes for runs of 16; devices have kernels of their own for the functions themselves.
+ */
+const serial = { usual: 16, short: 8 };
 
 type Join = (a: Node, b: Node) => Node;
 
@@ -12,11 +15,11 @@ type Join = (a: Node, b: Node) => Node;
  * What an associative function makes of all elements up to each: of runs of elements in one loop, which starts at the result of the runs
  * before. `start`: what the first run starts with, a slice of one element.
  */
-function of(x: Node, axis: number, join: Join, start: Node): Node {
+function of(x: Node, axis: number, join: Join, start: Node, most = serial.usual): Node {
   const n = x.shape[axis];
   if (n <= 1) return x;
-  const runs = Math.ceil(n / serialElements);
-  const length = Math.min(n, serialElements);
+  const runs = Math.ceil(n / most);
+  const length = Math.min(n, most);
   const sized = (...sizes: number[]): number[] => x.shape.toSpliced(axis, 1, ...sizes);
   // Only fills the last run.
   const rest = build.full(sized(runs * length - n), 1, x.dtype);
@@ -32,7 +35,7 @@ function of(x: Node, axis: number, join: Join, start: Node): Node {
   };
   let starts: Node | null = null;
   if (runs > 1) {
-    const through = of(build.reshape(joins(null).at(-1)!, sized(runs)), axis, join, start);
+    const through = of(build.reshape(joins(null).at(-1)!, sized(runs)), axis, join, start, most);
     starts = build.reshape(build.concat([start, build.sliceAxis(through, axis, 0, runs - 1)], axis), sized(runs, 1));
   }
   const joined = build.reshape(build.concat(joins(starts), axis + 1), sized(runs * length));
@@ -47,11 +50,11 @@ const neutral = (x: Node, axis: number, value: number): Node =>
     x.dtype,
   );
 
-const product = (x: Node, axis: number): Node => of(x, axis, build.mul, neutral(x, axis, 1));
+const product = (x: Node, axis: number): Node => of(x, axis, build.mul, neutral(x, axis, 1), serial.short);
 
 /** The first element changes nothing in its own run. */
 const extremum = (x: Node, axis: number, fn: ExtremeFn): Node =>
-  of(x, axis, (a, b) => build.binary(fn, a, b), build.sliceAxis(x, axis, 0, 1));
+  of(x, axis, (a, b) => build.binary(fn, a, b), build.sliceAxis(x, axis, 0, 1), serial.short);
 
 export const running = { of, neutral, product, extremum };
 
@@ -79,7 +82,7 @@ export function runningOf(node: Node): RunningFunction | null {
   if (!isOp(joined, "reshape") || !isOp(joined.inputs[0], "concat")) return null;
   const { inputs: joins, attrs } = joined.inputs[0];
   const last = joins[joins.length - 1];
-  if (joins.length !== serialElements || !isOp(last, "binary")) return null;
+  if (joins.length !== serial.short || !isOp(last, "binary")) return null;
   const fn = last.attrs.fn === "mul" ? "prod" : last.attrs.fn;
   if (fn !== "prod" && fn !== "max" && fn !== "min") return null;
   const element = last.inputs[1];
@@ -88,7 +91,7 @@ export function runningOf(node: Node): RunningFunction | null {
   const [whole] = element.inputs[0].inputs;
   const x = isOp(node, "slice") ? whole.inputs[0] : whole;
   // What it is must be what would be built for it.
-  if (x === undefined || axis < 0 || !sameShape(x.shape, node.shape) || x.shape[axis] <= serialElements) return null;
+  if (x === undefined || axis < 0 || !sameShape(x.shape, node.shape) || x.shape[axis] <= serial.short) return null;
   const input = build.input(x.shape, x.dtype);
   const built = fn === "prod" ? product(input, axis) : extremum(input, axis, fn);
   const [simplified] = simplify({ params: [input], outputs: [built] }).outputs;

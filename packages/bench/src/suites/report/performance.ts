@@ -194,7 +194,7 @@ const generalSection = (
       ...(later === undefined
         ? []
         : [
-            `- (later): ${later.rows.length} rows, those that are new or missed their target among them, come from a run of ${later.at.slice(0, 10)} on the same kind of machine, with all contestants in it`,
+            `- (later): ${later.rows.length} rows, those that are new, missed their target or have new kernels among them, come from a run of ${later.at.slice(0, 10)} on the same kind of machine, with all contestants in it`,
           ]),
     ],
     notes,
@@ -542,7 +542,7 @@ export const performancePage = (files: StoredFiles, notes: Record<string, string
   ...generalSection("GPU, general work", files.general, files["general-again"], notes),
   ...modelsSection("GPU, models people know", files.models),
   ...modelsSection("GPU, generation of text, later run", files["models-decode"]),
-  ...generalSection("CPU, general work", files["general-cpu"], files["general-cpu-again"], notesOfCpu(notes)),
+  ...generalSection("CPU, general work", files["general-cpu"], undefined, notesOfCpu(notes)),
   ...Object.values(files)
     .filter(({ format }) => format === "weft-bench")
     .flatMap(shardSection),
