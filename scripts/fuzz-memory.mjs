@@ -33,6 +33,8 @@ const env = {
   WEFT_CC: wrapper,
   WEFT_CACHE_DIR: join(folder, "cache"),
   WEFT_CPU_POOL: "0",
+  // The sanitizer reserves 20 TB of addresses, also in the shell that starts the compiler.
+  WEFT_CC_BYTES: String(2 ** 50),
   WEFT_INTERPRET: "0",
   WEFT_RATES: "assumed",
   WEFT_FUZZ_CURRENT: join(folder, "current.json"),

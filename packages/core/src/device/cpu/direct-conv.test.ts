@@ -40,6 +40,7 @@ const grouped: Case[] = [
   { groups: 2, each: [8, 8], size: [6, 5], kernel: [3, 2], stride: 2, padding: 1 },
   { groups: 5, each: [4, 4], size: [5, 6], kernel: [2, 3], padding: 1 },
   { groups: 7, each: [1, 3], size: [4, 9], kernel: [2, 3], padding: 1, dilation: 2 },
+  { groups: 16, each: [1, 2], size: [4, 9], kernel: [3, 2], padding: 1 },
 ];
 const packed: Case[] = [
   { groups: 1, each: [3, 5], size: [6, 21], kernel: [3, 2], padding: 1 },

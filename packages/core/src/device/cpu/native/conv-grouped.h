@@ -276,7 +276,7 @@ static void TYPED(tap_items)(void* const* p, long lo, long hi) {
   const wc_shape* s = j->s;
   const TYPED(geometry)* g = &j->g;
   const long pixels = wc_volume(g->from), positions = wc_volume(g->to), c = g->channels, vectors = c / LANES;
-  const int copies = IS_HALF(s) || s->c != s->groups || s->o != c;
+  const int copies = IS_HALF(s) || s->c != s->groups || s->o != s->groups || s->o != c;
   T* x = copies ? TYPED(stay)((pixels * g->parts + positions) * c) : NULL;
   if (copies && !x) atomic_store(&j->failed, 1);
   for (long item = lo; item < hi && (x || !copies); item++)
