@@ -1,6 +1,6 @@
 // Which values that one fusion group computes and another reads are written to memory; the others are rematerialized by their readers.
 import { isHalf, isOp, type Node, numel } from "../graph/index.js";
-import { isReduction } from "./fuse-rules.js";
+import { isExtremum, isReduction } from "./fuse-rules.js";
 import type { FusionGroup } from "./fusion-group.js";
 import type { Rematerializer } from "./rematerialize.js";
 
@@ -61,6 +61,17 @@ function narrowest(node: Node, { groupOf, through }: Grouped): Node {
   return isHalf(half.dtype) && groupOf.has(half) && !through.has(half) && !isReduction(half) ? half : node;
 }
 
+/** Halves of which the largest or smallest are found: kernels that compute them again would not round them as the stored extremum is. */
+function comparedHalves({ groups, bases }: Grouped): Set<Node> {
+  const extrema = groups.flatMap(({ members }) => members.filter(isExtremum));
+  const basesOf = (node: Node): Node[] => bases(node).map(({ base }) => base);
+  // Extrema over several axes are found of widened numbers.
+  const operands = extrema
+    .flatMap(basesOf)
+    .flatMap((base) => (isOp(base, "cast") && base.dtype === "float32" ? basesOf(base) : [base]));
+  return new Set(operands.filter((base) => isHalf(base.dtype) && !isOp(base, "cast")));
+}
+
 /**
  * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
  * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
@@ -69,11 +80,16 @@ export function chooseStored(grouped: Grouped): void {
   const { order, groupOf, stored, rematerializer } = grouped;
   const readers = readersOf(grouped);
   const shared = sharedCores(readers.keys(), grouped);
+  const compared = comparedHalves(grouped);
   for (const node of order) {
     const groups = readers.get(node);
     if (groups === undefined || stored.has(node)) continue;
     if (grouped.through.has(node)) {
       for (const leaf of rematerializer.leafLoads(node, true).keys()) if (groupOf.has(leaf)) stored.add(leaf);
+      continue;
+    }
+    if (compared.has(node)) {
+      stored.add(node);
       continue;
     }
     const core = shared.get(node);
