@@ -61,15 +61,26 @@ function narrowest(node: Node, { groupOf, through }: Grouped): Node {
   return isHalf(half.dtype) && groupOf.has(half) && !through.has(half) && !isReduction(half) ? half : node;
 }
 
-/** Halves of which the largest or smallest are found: kernels that compute them again would not round them as the stored extremum is. */
-function comparedHalves({ groups, bases }: Grouped): Set<Node> {
-  const extrema = groups.flatMap(({ members }) => members.filter(isExtremum));
-  const basesOf = (node: Node): Node[] => bases(node).map(({ base }) => base);
-  // Extrema over several axes are found of widened numbers.
-  const operands = extrema
-    .flatMap(basesOf)
-    .flatMap((base) => (isOp(base, "cast") && base.dtype === "float32" ? basesOf(base) : [base]));
-  return new Set(operands.filter((base) => isHalf(base.dtype) && !isOp(base, "cast")));
+/**
+ * What is compared with its largest or smallest elements, as in their gradients. A kernel that computed it again could round it in another
+ * way (of half types, or where a product and a sum are fused), and no element would be equal.
+ */
+function comparedWithExtrema({ order, bases }: Grouped): Set<Node> {
+  const compared = new Set<Node>();
+  // Extrema of half types are found of widened numbers.
+  const narrow = (node: Node): Node => {
+    const read = isOp(node, "cast") && isHalf(node.inputs[0].dtype) ? bases(node) : [];
+    return read.length === 1 ? read[0].base : node;
+  };
+  const isFound = (node: Node): boolean =>
+    isExtremum(node) || (isOp(node, "cast") && bases(node).some(({ base }) => isExtremum(base)));
+  for (const node of order) {
+    if (!isOp(node, "binary") || node.attrs.fn !== "eq") continue;
+    const read = bases(node).map(({ base }) => base);
+    if (!read.some(isFound)) continue;
+    for (const base of read) if (!isFound(base)) compared.add(narrow(base));
+  }
+  return compared;
 }
 
 /**
@@ -80,7 +91,7 @@ export function chooseStored(grouped: Grouped): void {
   const { order, groupOf, stored, rematerializer } = grouped;
   const readers = readersOf(grouped);
   const shared = sharedCores(readers.keys(), grouped);
-  const compared = comparedHalves(grouped);
+  const compared = comparedWithExtrema(grouped);
   for (const node of order) {
     const groups = readers.get(node);
     if (groups === undefined || stored.has(node)) continue;
