@@ -364,10 +364,9 @@ template <class N, class T> W_INLINE void w_scatter_rounded(const T* base, const
       long long before, long long n, long long after, long long count) {                                               \
     w_scatter_narrow<N, T>(base, updates, out, counts, offsets, list, rows, before, n, after, count);                  \
   }                                                                                                                    \
-  extern "C" __global__ void __launch_bounds__(1024)                                                                   \
-      w_scatter_heavy_##name(const T* base, const T* updates, T* out, const int* counts, const int* offsets,           \
-                             const int* cursor, const int* heavy, const int* list, long long before, long long n,      \
-                             long long after, long long count) {                                                       \
+  extern "C" __global__ void __launch_bounds__(1024) w_scatter_heavy_##name(                                           \
+      const T* base, const T* updates, T* out, const int* counts, const int* offsets, const int* cursor,               \
+      const int* heavy, const int* list, long long before, long long n, long long after, long long count) {            \
     w_scatter_heavy<N, T>(base, updates, out, counts, offsets, cursor, heavy, list, before, n, after, count);          \
   }
 #define W_WHOLE(name, N, T)                                                                                            \
