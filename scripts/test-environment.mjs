@@ -22,7 +22,7 @@ const optimized = [
   /^packages\/core\/dist\/compile\/(fusion|guards|lane|shifts)\.test/,
   /^packages\/core\/dist\/device\/cpu\/(column-forms|epilogue|fft|direct-conv|half-products|kernel-forms|order|short-forms|short-rows|threads|vector-math|native\/linalg)\.test/,
   /^packages\/core\/dist\/nn\/(layers|torch|transformer)\.test/,
-  /^packages\/core\/dist\/test\/(edges|event-loop|fuzz|gradients|nans|near-padding|operand-forms|ops|precision|reduce-axes|single-ops)\.test/,
+  /^packages\/core\/dist\/test\/(edges|event-loop|extrema-gradients|fuzz|gradients|nans|near-padding|operand-forms|ops|precision|reduce-axes|single-ops)\.test/,
   /^packages\/core\/dist\/test\/(complex|flow|integer|large)-programs\.test/,
   /^packages\/models\/dist\/equality\.test/,
   /^packages\/quantum\/dist\/(golden|control\/golden|solvers\/(lindblad|solvers)|systems\/systems)\.test/,

@@ -12,6 +12,7 @@ import { emitGathersC } from "./emit-c-gathers.js";
 import { inChunks, withHalfRows } from "./emit-c-halves.js";
 import {
   chooseStash,
+  comparedValues,
   type EmittedKernel,
   foldCode,
   initial,
@@ -277,8 +278,9 @@ function emitRows(given: LoopKernel): EmittedKernel {
   const halves = withHalfRows(kernel, printer, flat);
   const hasRow = inner.length > 0;
   const depthOf = (e: KExpr): Depth => (hasRow ? printer.depth(e) : (Math.min(printer.depth(e), 1) as Depth));
+  const compared = comparedValues(kernel);
   if (rowLength >= 2 && rowLength <= maxStash)
-    chooseStash(printer, kernel, (e) => (isWorthStash(e) ? "stash" : "visit"));
+    chooseStash(printer, kernel, (e) => (isWorthStash(e) || compared.has(e) ? "stash" : "visit"));
   for (const { name, dtype } of printer.stash.values())
     row.add(`${computeType[dtype]} ${name}[${rowLength * (isComplex(dtype) ? 2 : 1)}] __attribute__((aligned(64)));`);
 

@@ -191,6 +191,26 @@ export function chooseStash(
   for (const { stage, expr } of uses.sort((a, b) => a.stage - b.stage)) visit(expr, stage);
 }
 
+/**
+ * Values that are compared with the largest or smallest of them, as in gradients: computed again in another loop, a product and a sum may
+ * be fused there and not here, and no element would be equal.
+ */
+export function comparedValues({ reductions, columnSums, stores }: LoopKernel): ReadonlySet<KExpr> {
+  const isFound = (e: KExpr): boolean =>
+    e.kind === "cast" ? isFound(e.args[0]) : e.kind === "reduced" && ["max", "min"].includes(reductions[e.slot].fn);
+  const found = new Set<KExpr>();
+  const seen = new Set<KExpr>();
+  const waiting = [...stores.map(({ value }) => value), ...[...reductions, ...columnSums].map((r) => r.argument)];
+  for (let e = waiting.pop(); e !== undefined; e = waiting.pop()) {
+    if (seen.has(e) || !("args" in e)) continue;
+    seen.add(e);
+    waiting.push(...e.args);
+    if (e.kind === "binary" && e.fn === "eq" && e.args.some(isFound))
+      for (const x of e.args) if ("args" in x && !isFound(x)) found.add(x);
+  }
+  return found;
+}
+
 /** A printed kernel. */
 export interface EmittedKernel {
   /** The function without its name: equal texts are equal kernels. */

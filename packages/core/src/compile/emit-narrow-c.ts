@@ -6,6 +6,7 @@ import { bytesOf, type DType, isComplex, kindOf, numel, range } from "../graph/i
 import { BodyPrinter, EmitScope } from "./body.js";
 import {
   chooseStash,
+  comparedValues,
   initial,
   isArg,
   linearAddress,
@@ -145,7 +146,8 @@ export function emitNarrowC(kernel: LoopKernel): { text: string; units: number; 
   for (const { name, loads } of tiles) for (const { id } of loads) printer.tiles.set(id, { name, index: place });
   const isWorthStash = (e: KExpr): boolean =>
     e.kind === "random" || ((e.kind === "unary" || e.kind === "binary") && isExpensive(e.fn));
-  chooseStash(printer, kernel, (e) => (isWorthStash(e) ? "stash" : "visit"));
+  const compared = comparedValues(kernel);
+  chooseStash(printer, kernel, (e) => (isWorthStash(e) || compared.has(e) ? "stash" : "visit"));
   const stashes = [...printer.stash.values()].map(({ name, dtype }) => ({ name, type: computeType[dtype] }));
   const elementStores = tiles.flatMap(({ name, store }) => (store === null ? [] : [{ name, store }]));
   const stageOf = (s: Store): number => printer.stage(s.value);

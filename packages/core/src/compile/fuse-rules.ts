@@ -67,3 +67,7 @@ export function reductionParts(node: Node): [number, number, number] {
   const last = axes[axes.length - 1];
   return [numel(shape.slice(0, first)), numel(shape.slice(first, last + 1)), numel(shape.slice(last + 1))];
 }
+
+/** A largest or smallest element: gradients compare it with every element, so that both must come from the same rounded numbers. */
+export const isExtremum = (node: Node): boolean =>
+  isOp(node, "reduce") && (node.attrs.fn === "max" || node.attrs.fn === "min");

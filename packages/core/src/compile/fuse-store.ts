@@ -1,6 +1,6 @@
 // Which values that one fusion group computes and another reads are written to memory; the others are rematerialized by their readers.
 import { isHalf, isOp, type Node, numel } from "../graph/index.js";
-import { isReduction } from "./fuse-rules.js";
+import { isExtremum, isReduction } from "./fuse-rules.js";
 import type { FusionGroup } from "./fusion-group.js";
 import type { Rematerializer } from "./rematerialize.js";
 
@@ -62,6 +62,28 @@ function narrowest(node: Node, { groupOf, through }: Grouped): Node {
 }
 
 /**
+ * What is compared with its largest or smallest elements, as in their gradients. A kernel that computed it again could round it in another
+ * way (of half types, or where a product and a sum are fused), and no element would be equal.
+ */
+function comparedWithExtrema({ order, bases }: Grouped): Set<Node> {
+  const compared = new Set<Node>();
+  // Extrema of half types are found of widened numbers.
+  const narrow = (node: Node): Node => {
+    const read = isOp(node, "cast") && isHalf(node.inputs[0].dtype) ? bases(node) : [];
+    return read.length === 1 ? read[0].base : node;
+  };
+  const isFound = (node: Node): boolean =>
+    isExtremum(node) || (isOp(node, "cast") && bases(node).some(({ base }) => isExtremum(base)));
+  for (const node of order) {
+    if (!isOp(node, "binary") || node.attrs.fn !== "eq") continue;
+    const read = bases(node).map(({ base }) => base);
+    if (!read.some(isFound)) continue;
+    for (const base of read) if (!isFound(base)) compared.add(narrow(base));
+  }
+  return compared;
+}
+
+/**
  * A value that another group reads is either stored and loaded, or rematerialized there. Storing costs one store and
  * one load per reader; rematerializing costs the loads of its operands, and arithmetic.
  */
@@ -69,11 +91,16 @@ export function chooseStored(grouped: Grouped): void {
   const { order, groupOf, stored, rematerializer } = grouped;
   const readers = readersOf(grouped);
   const shared = sharedCores(readers.keys(), grouped);
+  const compared = comparedWithExtrema(grouped);
   for (const node of order) {
     const groups = readers.get(node);
     if (groups === undefined || stored.has(node)) continue;
     if (grouped.through.has(node)) {
       for (const leaf of rematerializer.leafLoads(node, true).keys()) if (groupOf.has(leaf)) stored.add(leaf);
+      continue;
+    }
+    if (compared.has(node)) {
+      stored.add(node);
       continue;
     }
     const core = shared.get(node);

@@ -4,6 +4,7 @@ import {
   type BinaryFn,
   type DType,
   InternalError,
+  isHalf,
   isOp,
   type Node,
   numel,
@@ -14,7 +15,7 @@ import {
 } from "../graph/index.js";
 import { numbering } from "../ops/index.js";
 import { affineIndex } from "./affine.js";
-import { isReduction, reductionOperand } from "./fuse-rules.js";
+import { isExtremum, isReduction, reductionOperand } from "./fuse-rules.js";
 import type { Fusion, FusionGroup } from "./fusion-group.js";
 import { delinearize, Ix, linearize } from "./index-expr.js";
 import { addressIn, isView, throughView } from "./views.js";
@@ -99,13 +100,16 @@ class KernelBuilder {
   readonly #reducedBy = new Map<Node, number>();
   readonly expressions: KExpr[] = [];
   variables: LoopVariable[] = [];
+  readonly #hasExtremum: boolean;
   #position = Ix.zero;
 
   constructor(
     readonly group: FusionGroup,
     readonly fusion: Fusion,
     readonly params: ReadonlySet<Node>,
-  ) {}
+  ) {
+    this.#hasExtremum = group.members.some(isExtremum);
+  }
 
   #make(body: Body): KExpr {
     const expr = { id: this.expressions.length, ...body } as KExpr;
@@ -229,7 +233,18 @@ class KernelBuilder {
       const place = throughView(node, index);
       return this.value(place.node, place.index, guard);
     }
-    return this.#computed(node, index, guard);
+    const computed = this.#computed(node, index, guard);
+    return own && this.#countsRounded(node) ? this.#rounded(computed) : computed;
+  }
+
+  /** Whether other kernels read a number that this one finds an extremum of: as it is stored, in a half type. */
+  #countsRounded(node: Node): boolean {
+    return isHalf(node.dtype) && !isOp(node, "cast") && this.fusion.stored.has(node) && this.#hasExtremum;
+  }
+
+  #rounded(x: KExpr): KExpr {
+    const wide = this.#make({ kind: "cast", args: [x], dtype: "float32" });
+    return this.#make({ kind: "cast", args: [wide], dtype: x.dtype });
   }
 
   #load(node: Node, index: readonly Ix[], guard: KExpr | null): KExpr {

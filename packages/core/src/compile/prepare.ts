@@ -499,9 +499,9 @@ function prepareSurrounded(node: Node<"gather">): Node | null {
   const { x, start, fill } = found;
   const count = x.shape[axis];
   const from = start === 0 ? indices : build.sub(indices, build.fullLike(indices, start));
-  // Places before the first and after the last element of the source count as these.
-  const isBelow = build.lt(from, build.fullLike(from, count));
-  const isAbove = build.lt(build.fullLike(from, -1), from);
+  // Places before the first and after the last element of the source count as these. Differences of the smallest places overflow.
+  const isBelow = build.lt(indices, build.fullLike(indices, start + count));
+  const isAbove = build.lt(build.fullLike(indices, start - 1), indices);
   const isEnd = start + count === source.shape[axis];
   const tests = [...(isEnd ? [] : [isBelow]), ...(start === 0 ? [] : [isAbove])];
   if (tests.length === 0) return null;
