@@ -14,6 +14,8 @@ export interface CudaKernel {
   threads: number;
   /** Minimum number of blocks per multiprocessor. */
   together?: number;
+  /** Two loops must round alike what one compares with the extremum that the other found: products and sums are not fused. */
+  isUnfused?: boolean;
 }
 
 export interface CudaEmitOptions {

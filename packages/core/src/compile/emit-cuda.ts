@@ -3,7 +3,7 @@
 import { bytesOf, isComplex, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope, firstOf, keptName, vectorBase } from "./body.js";
 import { withoutDiagonals } from "./diagonals.js";
-import { chooseStash, isArg, loadsUnder, mentionsAny, writeText } from "./emit-common.js";
+import { chooseStash, comparedValues, isArg, loadsUnder, mentionsAny, writeText } from "./emit-common.js";
 import { emitColumns } from "./emit-cuda-columns.js";
 import {
   blockSize,
@@ -136,6 +136,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
   if (mayStash) chooseStash(printer, kernel, stashRule);
   const words = [...printer.stash.values()].reduce((sum, { dtype }) => sum + items * Math.ceil(bytesOf(dtype) / 4), 0);
   if (mayStash && items > maxKept && words > maxKeptWords) printer.stash.clear();
+  const isUnfused = [...comparedValues(kernel)].some(({ id }) => !printer.stash.has(id));
   if (printer.stash.size === 0 && items > maxKept && width > 1 && options.aligned && !isProductRow(kernel))
     keepVectors(printer, kernel, { width, items, threads });
   const ahead =
@@ -261,7 +262,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
       ]),
     ].join("\n");
     // Rows are latency-bound: more resident warps hide it.
-    return { text, n: 0, blocks: units / depth, threads, together: 4 };
+    return { text, n: 0, blocks: units / depth, threads, together: 4, isUnfused };
   }
   const text = [
     ...head,
@@ -275,7 +276,7 @@ function emitRows(kernel: LoopKernel, options: CudaEmitOptions): CudaKernel {
     ...top.lines,
     ...row.lines,
   ].join("\n");
-  return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads };
+  return { text, n: 0, blocks: Math.ceil(units / rowsPerBlock), threads, isUnfused };
 }
 
 /** A kernel as the body of a device function; see CudaKernel. */

@@ -2,7 +2,15 @@
 // the shape of the rows go back through shared memory. Part of a warp per row would leave lanes idle and access memory in pieces.
 import { bytesOf, numel } from "../graph/index.js";
 import { BodyPrinter, EmitScope } from "./body.js";
-import { linearAddress, loadsUnder, mentionsAny, type ReductionCode, unpackIndex, writeText } from "./emit-common.js";
+import {
+  comparedValues,
+  linearAddress,
+  loadsUnder,
+  mentionsAny,
+  type ReductionCode,
+  unpackIndex,
+  writeText,
+} from "./emit-common.js";
 import type { CudaKernel } from "./emit-cuda-common.js";
 import { rawTypes } from "./emit-tile.js";
 import type { KExpr, LoopKernel, Reduction, Store } from "./kernel.js";
@@ -195,5 +203,5 @@ export function emitNarrow(
     ...(within.length > 0 ? ["  __syncthreads();"] : []),
     ...within.flatMap(({ tile, store }) => copyLines(tile, `p${store.buffer}`, plan, false)),
   ].join("\n");
-  return { text, n: 0, blocks: Math.ceil(units / rows), threads: rows };
+  return { text, n: 0, blocks: Math.ceil(units / rows), threads: rows, isUnfused: comparedValues(kernel).size > 0 };
 }

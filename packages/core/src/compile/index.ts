@@ -11,13 +11,13 @@ export { type LibraryEpilogue, libraryEpilogue } from "./epilogue.js";
 export { isCounted, isZeroBase, type MatrixOperand } from "./fuse-rules.js";
 export type { LoopKernel } from "./kernel.js";
 export { type AnyLaneProgram, laneAvals, laneName } from "./lane-region.js";
+export { loopMemory } from "./loops.js";
 export type { ConvSupport } from "./lower-conv.js";
 export { memoryKey } from "./memory-key.js";
 export { storageType } from "./scalar.js";
 export {
   contiguousOperand,
   type Location,
-  loopMemory,
   type Schedule,
   type ScheduleOptions,
   type ScheduleStep,

@@ -1,15 +1,5 @@
 // The schedule of a function: kernels, library calls and loops in order, and the memory location of every value.
-import {
-  bytesOf,
-  functionOrder,
-  type GraphFn,
-  InternalError,
-  isOp,
-  type Node,
-  numel,
-  outputAvals,
-} from "../graph/index.js";
-import { build } from "../ops/index.js";
+import { bytesOf, type GraphFn, InternalError, isOp, type Node, numel, outputAvals } from "../graph/index.js";
 import { settings } from "../settings/index.js";
 import { type Batching, joinKernels } from "./batch-kernels.js";
 import { fuse } from "./fuse.js";
@@ -17,6 +7,7 @@ import { isCounted, isZeroBase, type MatrixOperand, matrixOperand } from "./fuse
 import type { FuseOptions, Fusion } from "./fusion-group.js";
 import { buildKernel, type LoopKernel } from "./kernel.js";
 import { type AnyLaneProgram, laneProgramOf, outlineLanes, type RegionOptions } from "./lane-region.js";
+import { alignedBytes, carriesInPlace, reserveLoop, withOwnResults } from "./loops.js";
 import { memoryKey } from "./memory-key.js";
 import { asLate, asSoon, inOrder, paceCollectives, type Work } from "./order.js";
 import { finishes, isLastPass, kernelLoads, reducesOver } from "./overwrite.js";
@@ -90,8 +81,6 @@ const maxUnderWay = 8;
 const earlyBytes = 1 << 20;
 /** Bytes of a result for which the memory of any donated argument is worth taking. */
 const worthSharing = 1 << 20;
-const alignment = 64;
-const aligned = (bytes: number): number => Math.max(alignment, Math.ceil(bytes / alignment) * alignment);
 
 /** Bytes of an element of a kernel's buffer. */
 const elementBytes = (kernel: LoopKernel, key: string): number =>
@@ -468,7 +457,7 @@ class Scheduler {
       const ending = [...live].filter(([key]) => lastUse.get(key) === s && w.reads.has(key));
       for (const key of w.writes) {
         if (locations.has(key)) continue;
-        const size = aligned(this.#sizes.get(key) ?? 0);
+        const size = alignedBytes(this.#sizes.get(key) ?? 0);
         const over = this.#overwritten(
           w.step,
           key,
@@ -484,8 +473,8 @@ class Scheduler {
       if (w.step.kind === "library") {
         const size = this.options.workspace?.(w.step.node) ?? 0;
         if (size > 0) {
-          w.step.workspace = take(aligned(size));
-          release(w.step.workspace, aligned(size));
+          w.step.workspace = take(alignedBytes(size));
+          release(w.step.workspace, alignedBytes(size));
         }
       }
       for (const [key, place] of live) {
@@ -496,56 +485,6 @@ class Scheduler {
     });
     return top;
   }
-}
-
-/** The carries of a loop may be updated in place: each result in the memory of its own parameter. */
-function carriesInPlace({ attrs: { consts, carries, body } }: Node<"scan">): Partial<ScheduleOptions> {
-  return { donated: body.params.map((_, i) => i >= consts && i < consts + carries), aliasOffset: consts };
-}
-
-/**
- * The step of a loop with a node of its own for each stacked result that equals another result or is an argument. Loops without
- * library calls may be one launch, which copies by itself.
- */
-function withOwnResults({ attrs: { carries, body } }: Node<"scan">): GraphFn {
-  if (!functionOrder(body).some(({ op }) => op === "matmul")) return body;
-  const claimed = new Set<Node>([...body.params, ...body.outputs.slice(0, carries)]);
-  const outputs = body.outputs.map((output, i) => {
-    if (i < carries) return output;
-    const own = claimed.has(output) ? build.make("alias", [output], { name: "copy" }) : output;
-    claimed.add(own);
-    return own;
-  });
-  return { ...body, outputs };
-}
-
-/** A loop's own memory: its step's scratch, and buffers for every carry. Allocated only while it runs. */
-function reserveLoop(
-  step: Extract<ScheduleStep, { kind: "loop" }>,
-  take: (size: number) => number,
-  release: (offset: number, size: number) => void,
-): void {
-  const { total } = loopMemory(step);
-  const offset = take(aligned(total));
-  step.offset = offset;
-  release(offset, aligned(total));
-}
-
-/** Offsets in a loop's memory of the buffers of each carry: the one that a step reads, and the one that it writes. */
-export function loopMemory(step: Extract<ScheduleStep, { kind: "loop" }>): {
-  carries: { reads: number; writes: number }[];
-  total: number;
-} {
-  const { carries, body } = step.node.attrs;
-  let total = aligned(step.body.scratchBytes);
-  const places = body.outputs.slice(0, carries).map((o, c) => {
-    const size = aligned(numel(o.shape) * bytesOf(o.dtype));
-    const reads = total;
-    const writes = step.body.aliases.has(c) ? reads : reads + size;
-    total = writes + size;
-    return { reads, writes };
-  });
-  return { carries: places, total };
 }
 
 function copyWork(node: Node, index: number, key: string, at: number): Work {

@@ -5,15 +5,10 @@ import { spawnSync } from "node:child_process";
 import { test } from "node:test";
 import { fileURLToPath } from "node:url";
 import * as weft from "../../index.js";
-import { CpuDevice } from "./index.js";
+import { make, numberAt, numbers, skip } from "./forms.testkit.js";
 
-const skip = CpuDevice.available() ? false : "no C compiler";
 type Tensor = weft.Tensor;
 
-const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.cast("float64").data(), Number);
-const numberAt = (i: number): number => ((i * 7919) % 23) - 11;
-const make = (shape: readonly number[], dtype: weft.DType, values: readonly number[]): Tensor =>
-  weft.tensor(values, { shape, dtype });
 const floats: readonly weft.DType[] = ["float32", "float64", "float16", "bfloat16"];
 
 /** The first place of the largest (or least) of some numbers; of NaN, where there is one. */

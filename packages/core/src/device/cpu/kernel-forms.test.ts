@@ -3,9 +3,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
-import { CpuDevice } from "./index.js";
+import { numbers, skip } from "./forms.testkit.js";
 
-const skip = CpuDevice.available() ? false : "no C compiler";
 type Tensor = weft.Tensor;
 
 /** Small whole numbers, so that sums are exact in every dtype. */
@@ -15,7 +14,6 @@ const filled = (shape: readonly number[], dtype: weft.DType): Tensor =>
     Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => Math.abs(numberAt(i))),
     { shape, dtype },
   );
-const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.cast("float64").data(), Number);
 
 test("transposed operands of every width and odd sizes", { skip }, async () => {
   weft.setDevice("cpu");

@@ -4,15 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as weft from "../../index.js";
 import { build } from "../../ops/index.js";
+import { make, numberAt, numbers, skip } from "./forms.testkit.js";
 import { CpuDevice } from "./index.js";
 
-const skip = CpuDevice.available() ? false : "no C compiler";
 type Tensor = weft.Tensor;
 
-const numbers = async (t: Tensor): Promise<number[]> => Array.from(await t.cast("float64").data(), Number);
-const numberAt = (i: number): number => ((i * 7919) % 23) - 11;
-const make = (shape: readonly number[], dtype: weft.DType, values: readonly number[]): Tensor =>
-  weft.tensor(values, { shape, dtype });
 const chunks = (values: readonly number[], n: number): number[][] =>
   Array.from({ length: values.length / n }, (_, i) => values.slice(i * n, (i + 1) * n));
 

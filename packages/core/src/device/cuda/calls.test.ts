@@ -389,6 +389,12 @@ test("a convolution and its gradients are one library call each, with the algori
       assert.equal(args[7], 7, "the algorithm whose workspace is small enough");
       assert.equal(args[9], 4096);
     }
+    const asked = fake.calls.filter(({ name }) => name === "cudnnGetConvolutionForwardAlgorithm_v7");
+    assert.deepEqual(
+      asked.map(({ args }) => args.at(-3)),
+      [1, 8],
+      "more algorithms only where the first does not fit",
+    );
     const groups = fake.calls.filter(({ name }) => name === "cudnnSetConvolutionGroupCount");
     assert.ok(groups.length > 0 && groups.every(({ args }) => args[1] === 2));
     const math = fake.calls.filter(({ name }) => name === "cudnnSetConvolutionMathType");

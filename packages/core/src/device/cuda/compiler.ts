@@ -33,6 +33,9 @@ function keep(file: string, cubin: Uint8Array): void {
   }
 }
 
+/** The first line of sources whose products and sums are not fused. */
+export const unfused = "// Products and sums are not fused.\n";
+
 /** The machine code of a source for one architecture ("sm_90"). */
 export function compileCuda(libraries: Pick<CudaLibraries, "nvrtc">, source: string, architecture: string): Uint8Array {
   const { nvrtc } = libraries;
@@ -57,7 +60,8 @@ export function compileCuda(libraries: Pick<CudaLibraries, "nvrtc">, source: str
   try {
     // --minimal leaves out unused parts of the language, which halves the time for small programs.
     const minimal = major[0] >= 13 ? ["--minimal"] : [];
-    const options = [`--gpu-architecture=${architecture}`, "--std=c++17", ...minimal];
+    const exact = source.startsWith(unfused) ? ["--fmad=false"] : [];
+    const options = [`--gpu-architecture=${architecture}`, "--std=c++17", ...minimal, ...exact];
     const status = withOwnSignals(() => nvrtc.nvrtcCompileProgram(program, options.length, options) as number);
     if (status !== 0) {
       const size = result64("nvrtcGetProgramLogSize", (out) => nvrtc.nvrtcGetProgramLogSize(program, out));

@@ -7,13 +7,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { scheduleFunction } from "../../compile/index.js";
-import type { GraphFn } from "../../graph/index.js";
+import type { GraphFn, Node } from "../../graph/index.js";
 import * as weft from "../../index.js";
 import { build } from "../../ops/index.js";
 import { nativeSource } from "../native-source.js";
+import { unfused } from "./compiler.js";
 import { cudaLibraries } from "./driver.js";
 import { CudaDevice } from "./index.js";
-import { libraryFiles } from "./library-modules.js";
+import { libraryFiles, libraryModule } from "./library-modules.js";
 import { preludeFiles } from "./prelude.js";
 import { cudaScheduleOptions, writeCudaProgram } from "./source.js";
 
@@ -92,6 +93,49 @@ test("elements beyond 2^31 are counted in 64 bits, in launches of their own", ()
   );
   assert.match(source, /const long long n = /);
   assert.doesNotMatch(source, /int n = /);
+});
+
+test("kernels of linear algebra are compiled for one dtype, small matrices apart", () => {
+  for (const [kernel, own, other] of [
+    ["w_transpose_float32", "W_LINALG(float32,", "W_LINALG(complex128,"],
+    ["w_small_solve_float64", "W_SMALL(float64,", "W_SMALL(float32,"],
+  ]) {
+    const { source } = libraryModule(kernel);
+    assert.ok(source.includes(own) && !source.includes(other), kernel);
+  }
+  assert.equal(
+    libraryModule("w_scatter_light_f32").key,
+    libraryModule("w_product_join_f32").key,
+    "one module for a file",
+  );
+});
+
+test("threads that reduce several columns join all of them at once", () => {
+  const x = build.input([8192, 8192], "float32", "x");
+  const { source } = writeCudaProgram(
+    scheduleFunction({ params: [x], outputs: [build.reduce("max", x, [0])] }, options),
+    2112,
+  );
+  assert.match(source, /w_tiles_max<8>\(r0\);/);
+});
+
+test("rows that are read again to find their extremum are rounded alike each time", () => {
+  const isUnfused = (shape: number[], isCompared: boolean): boolean => {
+    const given = build.input(shape, "float32", "x");
+    const scaled = build.mul(given, build.fullLike(given, 0.7));
+    const sum = build.add(build.unary("sin", scaled), scaled);
+    const whole = (reduced: Node): Node => build.expand(build.reshape(reduced, [shape[0], 1]), shape);
+    const top = whole(build.reduce("max", sum, [1]));
+    const found = isCompared ? build.cast(build.binary("eq", sum, top), "float32") : build.sub(sum, top);
+    const share = build.binary("div", found, whole(build.reduce("sum", found, [1])));
+    return writeCudaProgram(scheduleFunction({ params: [given], outputs: [share] }, options), 2112).source.startsWith(
+      unfused,
+    );
+  };
+  assert.deepEqual([isUnfused([64, 300], true), isUnfused([1024, 300], true)], [false, false], "kept in registers");
+  assert.ok(isUnfused([1024, 20000], true), "read again");
+  assert.ok(isUnfused([1 << 15, 20], true), "read again from shared memory");
+  assert.ok(!isUnfused([1024, 20000], false), "not compared");
 });
 
 const compiler = spawnSync("nvcc", ["--version"]).status === 0 ? "nvcc" : null;

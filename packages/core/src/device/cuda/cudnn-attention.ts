@@ -2,6 +2,7 @@
 // Used on half types without dropout where the mask is a band, added numbers or none; everything else runs the kernels of
 // native/attention.ts.
 import { type AttentionKernel, type DType, isHalf } from "../../graph/index.js";
+import type { AttentionShape } from "../attention-operands.js";
 import type { CudaContext } from "./context.js";
 import { CudnnError, CudnnGraph, type CudnnTensor, type CudnnType, cudnnOf } from "./cudnn.js";
 
@@ -13,16 +14,8 @@ export interface HeadStrides {
 }
 
 /** A call: shapes and strides of everything in memory. */
-export interface CudnnAttentionCall {
+export interface CudnnAttentionCall extends AttentionShape {
   kernel: Pick<AttentionKernel, "gradient" | "scale" | "lower" | "upper">;
-  dtype: DType;
-  batch: number;
-  heads: number;
-  /** Heads of keys and values. */
-  shared: number;
-  queries: number;
-  keys: number;
-  size: number;
   /** Numbers added to the scores: sizes and strides [batch, heads, queries, keys], with sizes of 1 where all see the same. */
   bias?: { dtype: DType; dims: number[]; strides: number[] };
   strides: Record<"q" | "k" | "v" | "out", HeadStrides> & Partial<Record<"g" | "dq" | "dk" | "dv", HeadStrides>>;

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { BatchDim, LibraryEpilogue } from "../../compile/index.js";
+import type { BatchDim, LibraryEpilogue, MatrixOperand } from "../../compile/index.js";
 import { type DType, InternalError, type Precision } from "../../graph/index.js";
 import { settings } from "../../settings/index.js";
 import { makeFolder } from "../cache-root.js";
@@ -400,4 +400,15 @@ function writeChoice(file: string, choice: Uint8Array | null): void {
   } catch {
     // Not writable: the next process times the candidates again.
   }
+}
+
+/** A row-major operand as cuBLAS sees it: not transposed (0), transposed (1) or adjoint (2), with its leading dimension. */
+export function columnMajor(operand: MatrixOperand, rows: number, columns: number): { op: number; ld: number } {
+  const [rs, cs] = operand.strides.slice(-2);
+  const plain = cs === 1 || columns === 1;
+  if (plain) {
+    if (operand.conjugate) throw new InternalError("a conjugated operand that is not transposed");
+    return { op: 0, ld: Math.max(rs, columns, 1) };
+  }
+  return { op: operand.conjugate ? 2 : 1, ld: Math.max(cs, rows, 1) };
 }

@@ -37,7 +37,7 @@ import type { FourierTransforms } from "./fourier.js";
 import { kernelInfo } from "./kernel-info.js";
 import { allowSharedMemory, functionOf, type Launcher, libraryFunction, loadModule } from "./launch.js";
 import { issueLibraryOp, updateCall } from "./library-calls.js";
-import type { CublasProduct, Products } from "./products.js";
+import { type CublasProduct, columnMajor, type Products } from "./products.js";
 import type { LibraryCalls } from "./scan-sort.js";
 import { isSolverOp, LinearAlgebra } from "./solver.js";
 import { type CudaProgramText, writeCudaProgram } from "./source.js";
@@ -591,14 +591,3 @@ function linearAlgebraOf(context: CudaContext, launcher: Launcher): LinearAlgebr
 }
 
 const sizeOf = (node: Node): number => numel(node.shape) * bytesOf(node.dtype);
-
-/** A row-major operand as cuBLAS sees it: not transposed (0), transposed (1) or adjoint (2), with its leading dimension. */
-function columnMajor(operand: MatrixOperand, rows: number, columns: number): { op: number; ld: number } {
-  const [rs, cs] = operand.strides.slice(-2);
-  const plain = cs === 1 || columns === 1;
-  if (plain) {
-    if (operand.conjugate) throw new InternalError("a conjugated operand that is not transposed");
-    return { op: 0, ld: Math.max(rs, columns, 1) };
-  }
-  return { op: operand.conjugate ? 2 : 1, ld: Math.max(cs, rows, 1) };
-}

@@ -14,6 +14,7 @@ import {
 import type { Precision } from "../../graph/index.js";
 import { attentionOf, fitsAttention } from "../attention-operands.js";
 import { type AttentionCall, attentionCall, attentionWorkspace } from "./attention.js";
+import { unfused } from "./compiler.js";
 import { preludeFor } from "./prelude.js";
 import { isResident, type ResidentLoop, residentLoop } from "./resident-loop.js";
 import { scanSortWorkspace, scans, selectsPlaces, sumsNarrow } from "./scan-sort.js";
@@ -86,6 +87,12 @@ export function writeCudaProgram(
     texts.set(text, name);
     return name;
   };
+  let isUnfused = false;
+  const emit: typeof emitCudaKernel = (kernel, how) => {
+    const emitted = emitCudaKernel(kernel, how);
+    isUnfused ||= emitted.isUnfused ?? false;
+    return emitted;
+  };
   const addBody = (text: string): string => {
     const name = devices.get(text) ?? `f${devices.size}`;
     devices.set(text, name);
@@ -93,7 +100,7 @@ export function writeCudaProgram(
   };
   const add = (kernel: LoopKernel, mayAlias: boolean, aligned: boolean): void => {
     if (kernel.size === 0) return;
-    const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks: Number.POSITIVE_INFINITY, aligned });
+    const emitted = emit(kernel, { mayAlias, maxBlocks: Number.POSITIVE_INFINITY, aligned });
     // The number of elements comes last, so that eager operations on tensors of many sizes are compiled once.
     const count = kernel.buffers.length;
     const [args, n] = emitted.n > 0 ? [count + 1, `(long long)p[${count}]`] : [count, "0"];
@@ -107,7 +114,7 @@ export function writeCudaProgram(
     const bodies: string[] = [];
     let [start, offset, threads, together] = [0, 0, 0, 0];
     for (const kernel of step.kernels) {
-      const emitted = emitCudaKernel(kernel, { mayAlias, maxBlocks, aligned });
+      const emitted = emit(kernel, { mayAlias, maxBlocks, aligned });
       const body = addBody(emitted.text);
       if (!bodies.includes(body)) bodies.push(body);
       rows.push([start, offset, emitted.n, bodies.indexOf(body), emitted.blocks]);
@@ -146,9 +153,7 @@ ${cases.join("\n")}
   /** Blocks write what others have read before: no operand is constant for the whole launch. */
   const addLoop = (step: Extract<ScheduleStep, { kind: "loop" }>): boolean => {
     if (!isResident(step)) return false;
-    const emit = (kernel: LoopKernel): CudaKernel =>
-      emitCudaKernel(kernel, { mayAlias: true, maxBlocks, aligned: false });
-    const loop = residentLoop(step, emit, addBody);
+    const loop = residentLoop(step, (kernel) => emit(kernel, { mayAlias: true, maxBlocks, aligned: false }), addBody);
     if (loop !== null) loops.set(step, { ...loop, name: named(loop.text) });
     return loop !== null;
   };
@@ -173,7 +178,7 @@ ${cases.join("\n")}
   );
   const functions = [...shared, ...[...texts].map(([text, name]) => text.replaceAll("@", name))].join("\n\n");
   const text = `template <int N> struct Args { void* p[N]; };\n${functions}\n`;
-  const source = preludeFor(text) + text;
+  const source = (isUnfused ? unfused : "") + preludeFor(text) + text;
   const more = [...attention.values()].flatMap(({ name, launches }) => launches.map((l) => name + l.suffix));
   return { source, names: [...new Set([...texts.values(), ...more])], kernels, attention, loops };
 }
